@@ -7,7 +7,9 @@ from typing import Final
 
 JITTER: Final = 0.2
 MAX_DOUBLINGS: Final = 30
-"""Maximum number of doublings: 2^30 ms are twelve days, and larger integers are avoided."""
+"""Maximum number of doublings: 2^30 ms are already twelve days, and without a limit the integers would grow with each
+failure.
+"""
 
 
 def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> float:

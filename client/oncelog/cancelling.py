@@ -1,4 +1,4 @@
-"""Distinguishes a cancellation of the waiting task from one of the awaited future."""
+"""Distinguishes whether the waiting task or the awaited future was cancelled."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 
 def is_being_cancelled() -> bool:
     """Return whether the current task is being cancelled. Code that catches CancelledError from an awaited future and
-    handles it must call this function first: a swallowed cancellation is not repeated, so the canceller would wait for
-    ever.
+    handles it must call this function first: if the code swallows the cancellation of its own task, the task that
+    requested the cancellation waits for ever.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

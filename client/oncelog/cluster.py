@@ -93,8 +93,9 @@ class Cluster:
         `is_complete`.
 
         Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
-        not direct requests to the old leader again (KIP-320). Exception: a known leader that is not among the brokers
-        is replaced whatever its epoch, so that one wrong response cannot block the partition permanently.
+        not direct requests to the old leader again (KIP-320). Exception: a cached leader that is not among the brokers
+        of the response is replaced even by a lower epoch, so that one wrong response cannot block the partition
+        permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -107,8 +108,8 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # A topic's error may be temporary, for example LEADER_NOT_AVAILABLE, so the cached metadata of the
-                # topic may still be valid.
+                # Keep the cached metadata of a topic with an error, because the error may be temporary, for example
+                # LEADER_NOT_AVAILABLE.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -116,7 +117,7 @@ class Cluster:
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
     def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
-        """Return the cluster with brokers learned from other responses: a coordinator, a new leader."""
+        """Return the cluster with additional brokers, which a response has named as coordinator or new leader."""
         news = {}
         for broker in brokers:
             known = self.brokers.get(broker.node_id)
@@ -143,8 +144,8 @@ class Cluster:
 def error_of(answer: MetadataTopic) -> int:
     """Return the error code of a topic in a Metadata response.
 
-    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. A topic with other numbers
-    cannot exist, and sparse numbers would create a queue for each number in between.
+    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. No real topic has other numbers,
+    and the client would create a queue for each number in a gap.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 

@@ -1,6 +1,8 @@
-"""Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
+"""Kafka's client configuration: its keys with underscores and its defaults; the constructors of clients refuse invalid
+combinations.
 
-`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys that would have no effect are omitted.
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Kafka's keys that would have no effect in this
+client are omitted.
 Times are in milliseconds, sizes in bytes.
 
 The fields below are the only declaration of an option. `validate` checks values against the declared types and bounds.
@@ -34,8 +36,8 @@ MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
 """Largest request in bytes: the default of a broker's socket.request.max.bytes."""
 DEFAULT_PORT: Final = 9092
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
-"""Largest number of requests in flight with idempotence. A broker remembers the last five batches of a producer in a
-partition, and recognises only these as duplicates (S8, S14).
+"""Largest number of requests in flight with idempotence. For each partition, a broker remembers the last five batches
+of a producer, and recognises only retries of these batches as duplicates (S8, S14).
 """
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
@@ -100,11 +102,11 @@ class ClientConfig:
         "default_api_timeout_ms": Bounds(1),
     }
     NAMES: ClassVar[tuple[str, ...]] = ("client_id",)
-    """The keys whose values are sent to brokers as strings, so they must be encodable as UTF-8."""
+    """The keys of options whose values are sent to brokers as strings; the values must be encodable as UTF-8."""
 
     bootstrap_servers: str | Iterable[str]
-    """One "host:port" or several, comma-separated or as a list; any of these brokers gives access to the entire
-    cluster.
+    """One "host:port", or several separated by commas or in a list. The client learns all other brokers from any one of
+    these.
     """
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
@@ -115,8 +117,9 @@ class ClientConfig:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     metadata_recovery_strategy: RecoveryStrategy = REBOOTSTRAP
-    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), "none"
-    keeps trying the known brokers."""
+    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), with
+    "none" the client keeps trying the known brokers.
+    """
     socket_connection_setup_timeout_ms: int = 10_000
     security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
@@ -192,8 +195,8 @@ class ProducerConfig(ClientConfig):
     NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "transactional_id")
 
     acks: Acks = "all"
-    """"all" (or -1): a record is acknowledged when every in-sync replica has it; 1: when the leader has it; 0: when it
-    is sent, without an offset.
+    """When a record counts as acknowledged. "all" (or -1): every in-sync replica has the record. 1: the leader has the
+    record. 0: the record is sent, and its offset stays unknown.
     """
     linger_ms: int = 5
     """Milliseconds that a batch waits for more records. With 0, the records of one iteration of the event loop are sent
@@ -203,21 +206,24 @@ class ProducerConfig(ClientConfig):
     """Maximum bytes of a batch before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType = "none"
     buffer_memory: int = 33_554_432
-    """Maximum bytes of all unacknowledged batches; while they are exceeded, `send` waits (up to max_block_ms)."""
+    """Maximum bytes of all unacknowledged batches; while the limit is reached, `send` waits (up to max_block_ms)."""
     max_block_ms: int = 60_000
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
-    """Without idempotence, more than 1 may reorder records if a batch fails and the next batch succeeds."""
+    """Maximum number of requests in flight on each connection. Without idempotence, a value above 1 may reorder records
+    if a batch is retried after the next batch has succeeded.
+    """
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
     """Milliseconds from `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int = 300_000
-    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; otherwise
-    further metadata requests would re-create the topic after its deletion.
+    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; without this
+    limit, metadata requests could re-create a topic after its deletion.
     """
     partitioner_ignore_keys: bool = False
     partitioner: Partitioner | None = None
-    """A function that returns the partition of each record without a named partition. The arguments of the function are
+    """A function that chooses the partition of each record that is sent without a partition. The arguments of the
+    function are
     the key (bytes or None), all partitions of the topic, and the partitions that have a leader. None means Java's
     choice, the murmur2 hash of the key.
     """
@@ -225,8 +231,8 @@ class ProducerConfig(ClientConfig):
     """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None = None
     """Idempotence: brokers recognise retries, so each record is in the log once and in order, during the life of this
-    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None switches it
-    on if the other settings allow it, and so by default (S14).
+    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None, the
+    default, enables idempotence if the other settings allow it (S14).
     """
     transactional_id: str | None = None
     """Enables transactions; a new producer with the same id fences the previous one."""
@@ -235,8 +241,9 @@ class ProducerConfig(ClientConfig):
     the limit.
     """
     two_phase_commit: bool = False
-    """Transactions have no timeout, and `start` keeps an open transaction for `Producer.complete_transaction`
-    (KIP-939). The broker needs transaction.two.phase.commit.enable, and the user needs the operations Write and
+    """If True, transactions have no timeout, and `start` does not abort an open transaction, so that
+    `Producer.complete_transaction` can end it (KIP-939). The broker needs transaction.two.phase.commit.enable, and the
+    user needs the operations Write and
     TwoPhaseCommit on the transactional id.
     """
     tracing: Tracing | bool | None = None
@@ -347,21 +354,22 @@ class ConsumerConfig(ClientConfig):
     """
 
     group_id: str | None = None
-    """The consumer group. The members of the group share the topics of `subscribe`; offsets can be committed only with
-    a group.
+    """The consumer group. The members of the group share the partitions of the topics that they subscribe to. Only a
+    consumer with a group can commit offsets.
     """
     group_instance_id: str | None = None
     """The id of a static member (KIP-345), which keeps its partitions if it restarts within session.timeout.ms."""
     group_protocol: GroupProtocol = "classic"
-    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The session
-    timeout, the heartbeat interval and the assignors are then settings of the broker.
+    """"classic": a member assigns the partitions. "consumer": the broker assigns the partitions, and members change
+    their partitions independently (KIP-848, Kafka 4.0). With "consumer", the session timeout, the heartbeat interval
+    and the assignors are settings of the broker.
     """
     group_remote_assignor: str | None = None
     """With group_protocol="consumer", the broker's assignor that this member requests: "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...] = ("range", "cooperative-sticky")
     """Assignors in order of preference, by name or as objects of the application. If all assignors are cooperative,
-    members continue reading while the group rebalances. The default allows a later change to only cooperative assignors
-    (as in Java).
+    members continue reading while the group rebalances. The default lists both kinds of assignors, so that a group can
+    later change to cooperative assignors by a rolling restart (as in Java).
     """
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
@@ -439,10 +447,10 @@ class ShareConsumerConfig(ClientConfig):
     """Maximum number of records that a broker returns for one request."""
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
-    """Milliseconds that a broker waits for records. Acknowledgements to the broker wait at most as long."""
+    """Milliseconds that a broker waits for records. Acknowledgements are delayed by at most this time too."""
     fetch_max_bytes: int = 52_428_800
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    """Maximum bytes of one batch after decompression. The records of a larger batch are rejected."""
+    """Maximum bytes of one batch after decompression. The consumer rejects all records of a larger batch."""
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
     client_rack: str = ""
@@ -470,7 +478,8 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """Return the declared types of the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so its type is
+    """Return option -> declared type for the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so its type
+    is
     declared as any object here; `tracing.wanted` checks it.
     """
     types = get_type_hints(cls, localns={"Tracing": object})
@@ -521,7 +530,7 @@ def _check_name(key: str, value: Any) -> None:
 
 def _check_type(option: Field[Any], value: object, declared: Any) -> None:
     if not fits(value, declared):
-        # an error message must not show a password
+        # an option with repr=False is a secret, which an error message must not show
         shown = f"{option.name}={value!r:.100}" if option.repr else option.name
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 

@@ -42,12 +42,12 @@ async def consume_process_produce(
     aborted transaction is repeated from the committed offsets, if a repetition may succeed. Therefore `process` may see
     a record again, and side effects other than sending are repeated (S63).
 
-    The committed offset is the consumer's position, which lies after markers and aborted records too. If a poll
-    returned only such offsets, a transaction of its own commits the new positions, so that the lag of a group that has
-    read everything is 0 (S91).
+    The committed offset is the consumer's position, which lies after markers and aborted records too. If a poll passed
+    only markers and aborted records, a separate transaction commits the new positions. Without that commit, a group
+    that has read everything would show a lag above 0 (S91).
 
-    Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises. In the last
-    case the transaction is aborted, the consumer returns to the previous position, and the error propagates.
+    Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises. If `process`
+    raises, the transaction is aborted, the consumer returns to the previous position, and the error propagates.
 
     Raises ConfigError for a consumer that commits automatically or reads uncommitted records, FatalError if this
     producer is fenced, and the errors of `Consumer.poll`.
@@ -58,8 +58,8 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # The positions and the group metadata are those of this poll, because a member that was expelled from its group
-        # since then must be refused (S46).
+        # Use the positions and the group metadata of this poll. If the member has been expelled from its group since
+        # the poll, the coordinator must refuse the commit (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)
@@ -89,7 +89,7 @@ async def _to_commit(
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
-        del stored[partition]  # another member may own the partition by now and commit its offset
+        del stored[partition]  # the group may have moved the partition to another member, which commits its offset
     new = consumed.keys() - stored.keys()
     if new:
         found = await consumer.committed(new)
@@ -121,7 +121,7 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                # the error of an earlier transaction, whose commit was still running when its caller was cancelled
+                # this error belongs to an earlier transaction whose caller was cancelled during the commit
                 raise
             await _commit_at_last(producer)
     except BaseException as error:
@@ -132,8 +132,8 @@ async def _transact(
 
 
 async def _commit_at_last(producer: Producer[Any, Any]) -> None:
-    """Wait for a commit that takes longer than max.block.ms, because no other call is possible before the commit has
-    ended.
+    """Wait for a commit that takes longer than max.block.ms, because the producer refuses all other calls before the
+    commit has ended.
     """
     try:
         await until_known(producer.commit_transaction)
@@ -144,7 +144,7 @@ async def _commit_at_last(producer: Producer[Any, Any]) -> None:
 
 async def _end_at_last(producer: Producer[Any, Any]) -> None:
     """Wait for the end of a commit during which the task was cancelled, because the next transaction cannot start
-    before.
+    before that commit has ended.
     """
     try:
         await _commit_at_last(producer)
@@ -157,8 +157,7 @@ def _may_pass(error: KafkaError) -> bool:
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        # True if the coordinator has aborted the transaction; otherwise the application has called a method in the
-        # wrong state
+        # repeat if the coordinator has aborted the transaction; any other cause is a call in the wrong state
         return isinstance(error, AbortableError)
     return error.retriable or rule_of(error.code).is_repeated
 
@@ -168,8 +167,8 @@ def rewind(consumer: Consumer[Any, Any], polled: Polled) -> None:
 
     The committed offset is used because the group may have assigned the partition to another member meanwhile, and
     because after a cancelled or timed-out commit it is unknown whether the commit took effect. The next poll requests
-    the committed offset once all transactions are decided. So no failure or cancellation here can cause records to be
-    skipped or repeated.
+    the committed offset, and the coordinator responds when all pending transactions of the group have ended. This
+    function sends no request, so a failure or cancellation cannot cause records to be skipped or repeated.
     """
     for partition in consumer.assignment().intersection(polled):
         consumer.seek_to_committed(partition, polled[partition][0].offset)

@@ -1,4 +1,4 @@
-"""The client's exceptions, classified by the possible reaction of the caller.
+"""The client's exceptions, classified by what the caller can do about them.
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
@@ -77,7 +77,7 @@ class RetriableError(KafkaError):
 
 
 class StaleMetadata(RetriableError):
-    """The broker that was asked is not the leader or coordinator."""
+    """The broker that received the request is not the leader or coordinator."""
 
 
 class ConnectionFailed(RetriableError):
@@ -99,8 +99,8 @@ class DeliveryTimeout(RequestTimedOut):
 
 
 class EndNotKnown(RequestTimedOut):
-    """The commit or abort of a transaction is still running. Calling it again waits for the result; no other call is
-    possible before (S44).
+    """The commit or abort of a transaction is still running. Repeat the call to wait for its result; the producer
+    refuses other calls until then (S44).
     """
 
     def __init__(self, message: str) -> None:
@@ -135,11 +135,11 @@ class ClientClosed(FatalError):
     """The client was closed before or during the call."""
 
     def __init__(self, message: str) -> None:
-        # KAFKA: exceptions that are never sent have no code of their own and use -1.
+        # use -1, Kafka's code for exceptions that brokers never send
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # this error is raised by the client, not sent by a broker
+        return self.message  # the client raises this error; no broker sends it
 
 
 class AbortableError(KafkaError):
@@ -166,7 +166,7 @@ class InvalidTransactionState(KafkaError):
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
 
     def __str__(self) -> str:
-        return self.message  # without the error code, because no broker has sent one
+        return self.message  # the message has no error code, because no broker has sent one
 
 
 class AuthorizationFailed(KafkaError):
@@ -289,8 +289,8 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    # In a response to a write, this code may only mean that the coordinator has aborted a transaction that timed out
-    # (KIP-588); transaction requests handle the other meaning.
+    # In a Produce response, this code is abortable, because it may only mean that the coordinator has aborted a
+    # timed-out transaction (KIP-588). Transaction requests handle its other meaning, fencing.
     ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
     ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
@@ -320,7 +320,7 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
 
 
 def fatal(error: KafkaError) -> FatalError:
-    """Return the same error as a FatalError, for a client that cannot continue after the error."""
+    """Return a FatalError with the same code and message, for a client that cannot continue after this error."""
     if isinstance(error, FatalError):
         return error
     ended = FatalError(error.code, error.message)

@@ -1,6 +1,7 @@
 """(pure) Escapes text of foreign origin for display in a terminal or page.
 
-Names, metadata and messages may come from anyone who may write to the cluster. Invisible characters, and characters
+Names, metadata and messages may come from any client that is allowed to write to the cluster. Invisible characters, and
+characters
 that affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line
 breaks), become escapes: `\\x1b`, `\\u202e`."""
 
@@ -25,7 +26,8 @@ def visible_bytes(data: bytes) -> bytes:
 def visible_json(document: str) -> str:
     """Return a JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
 
-    Without `ensure_ascii`, json.dumps escapes no character above 0x7e, and even with it not 0x7f. Line breaks between
+    This function is needed because json.dumps never escapes 0x7f, and escapes higher characters only with
+    `ensure_ascii`. Line breaks between
     values are kept.
     """
     if document.isprintable():

@@ -5,7 +5,8 @@ request head received in a single read, or the time in which a client sends a re
 HTTP listener and the console add these limits; the rest of the client does not import this module or need uvicorn.
 
 - A connection above the limit replaces the connection that has been idle longest without a complete request. If all
-  connections are being served, it replaces the connection with the oldest response. Half-sent requests therefore do not
+  connections are waiting for responses, the new connection replaces the connection whose response began first.
+  Half-sent requests therefore do not
   block other clients.
 - A head has at most `MAX_HEAD_BYTES`, plus one slice. h11 limits only a head that is incomplete after a read. Therefore
   bytes are passed to h11 in slices, and bytes after a complete request only after its response.
@@ -30,7 +31,7 @@ REQUEST_IS_WHOLE: Final = frozenset({h11.DONE, h11.MUST_CLOSE})
 
 
 class HttpConnections:
-    """The open connections; the connection that has been idle longest comes first."""
+    """The open connections; ordered so that the connection that has been idle longest comes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -84,8 +85,8 @@ class BoundedConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def exchange_seconds(self) -> float:
-        """Return the seconds from the start of the idle time until `on_late` is called, unless a response is complete
-        before.
+        """Return the number of seconds that a connection may stay idle before `on_late` is called; a complete response
+        ends the wait.
         """
         raise NotImplementedError
 
@@ -108,7 +109,7 @@ class BoundedConnection(H11Protocol):
         self._parse()
 
     def _parse(self) -> None:
-        # uvicorn closes the connection of a request that it refuses
+        # uvicorn has refused the request and is closing the connection
         while self._unparsed and not self.transport.is_closing():
             if self.conn.their_state in REQUEST_IS_WHOLE:
                 self.flow.pause_reading()  # read nothing more until the response is complete

@@ -1,7 +1,8 @@
 """A prepared transaction: any process that knows these values can commit or abort it. Pure.
 
-EndTxn contains a transactional id, a producer id and an epoch, but does not refer to the connection that wrote the
-records. Therefore one process may write and another process may decide later, with any Kafka broker. If the broker has
+EndTxn contains a transactional id, a producer id and an epoch, and a broker accepts the request on any connection.
+Therefore one process may write the records, and another process may commit or abort the transaction later. This works
+with every Kafka broker. If the broker has
 two-phase commit (KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps
 it open.
 """
@@ -18,8 +19,9 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 FIRST_INIT_WITH_TWO_PHASE_COMMIT: Final = 6
 """First version of InitProducerId that can keep an open transaction (KIP-939)."""
 LAST_END_TXN_BEFORE_V2: Final = 4
-"""EndTxn above this version implies transactions V2 (T6); a transaction must end in the version in which it began
-(T7)."""
+"""The highest version of EndTxn for transactions V1; later versions imply transactions V2 (T6). A transaction must end
+under the protocol, V1 or V2, under which it began (T7).
+"""
 
 
 class PreparedTransaction(NamedTuple):
@@ -68,8 +70,9 @@ _ABORTS: Final[Mapping[ErrorCode, Ended]] = {
 def outcome(code: ErrorCode, *, commits: bool) -> Ended:
     """Return the meaning of a non-retriable EndTxn response (S38, T7, T8).
 
-    NONE is also the response if the transaction was already ended in the requested way: under V2 to a request with the
-    epoch before the current epoch, under V1 because of the state of the transaction. NOT_KNOWN mostly stands for
-    INVALID_PRODUCER_ID_MAPPING: the transactional id has expired (`transactional.id.expiration.ms`, S43).
+    NONE is also the response if the transaction was already ended in the requested way. The coordinator recognises this
+    case under V2 by the previous epoch in the request, and under V1 by the state of the transaction. NOT_KNOWN mostly
+    means that the response was INVALID_PRODUCER_ID_MAPPING, because the transactional id has expired
+    (`transactional.id.expiration.ms`, S43).
     """
     return (_COMMITS if commits else _ABORTS).get(code, Ended.NOT_KNOWN)

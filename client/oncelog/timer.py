@@ -1,4 +1,4 @@
-"""A timer that can be moved to an earlier time, for components that wait for the earliest of many times."""
+"""A timer that can be set to an earlier time, for components that must act at the earliest of several times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ class Timer:
     """A timer that calls the function `ring` once, at the earliest of the times that were set since the last call of
     `ring`.
 
-    The time is stored here, because uvloop's handles of past times do not report their time.
+    The time is stored in this object, because a uvloop timer handle does not report its time after that time has
+    passed.
     """
 
     __slots__ = ("_handle", "_loop", "_ring", "_when")

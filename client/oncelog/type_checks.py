@@ -1,7 +1,7 @@
 """(pure) Checks values against declared types of options at run time, and describes the types.
 
 Only plain classes are checked: bool, int, str, list, tuple and the like. Choices (`Literal`), functions and protocols
-are checked where they are declared, with better messages.
+are checked in the module that declares the option, with better messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def members(declared: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Return whether `value` has the declared type. The result is True if a part of the type is not checked here. A
+    """Return whether `value` has the declared type. The result is True if a part of the type is none that this module
+    checks. A
     bool does not count as an int.
     """
     classes = _classes(declared)

@@ -43,8 +43,9 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
     metadata_recovery_strategy: RecoveryStrategy
-    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), "none"
-    keeps trying the known brokers."""
+    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), with
+    "none" the client keeps trying the known brokers.
+    """
     socket_connection_setup_timeout_ms: int
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
@@ -73,8 +74,8 @@ class ProducerOptions(ClientOptions, total=False):
     """The options of a producer."""
 
     acks: Acks
-    """"all" (or -1): a record is acknowledged when every in-sync replica has it; 1: when the leader has it; 0: when it
-    is sent, without an offset.
+    """When a record counts as acknowledged. "all" (or -1): every in-sync replica has the record. 1: the leader has the
+    record. 0: the record is sent, and its offset stays unknown.
     """
     linger_ms: int
     """Milliseconds that a batch waits for more records. With 0, the records of one iteration of the event loop are sent
@@ -84,21 +85,24 @@ class ProducerOptions(ClientOptions, total=False):
     """Maximum bytes of a batch before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType
     buffer_memory: int
-    """Maximum bytes of all unacknowledged batches; while they are exceeded, `send` waits (up to max_block_ms)."""
+    """Maximum bytes of all unacknowledged batches; while the limit is reached, `send` waits (up to max_block_ms)."""
     max_block_ms: int
     max_request_size: int
     max_in_flight_requests_per_connection: int
-    """Without idempotence, more than 1 may reorder records if a batch fails and the next batch succeeds."""
+    """Maximum number of requests in flight on each connection. Without idempotence, a value above 1 may reorder records
+    if a batch is retried after the next batch has succeeded.
+    """
     retries: int
     delivery_timeout_ms: int
     """Milliseconds from `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int
-    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; otherwise
-    further metadata requests would re-create the topic after its deletion.
+    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; without this
+    limit, metadata requests could re-create a topic after its deletion.
     """
     partitioner_ignore_keys: bool
     partitioner: Partitioner | None
-    """A function that returns the partition of each record without a named partition. The arguments of the function are
+    """A function that chooses the partition of each record that is sent without a partition. The arguments of the
+    function are
     the key (bytes or None), all partitions of the topic, and the partitions that have a leader. None means Java's
     choice, the murmur2 hash of the key.
     """
@@ -106,8 +110,8 @@ class ProducerOptions(ClientOptions, total=False):
     """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None
     """Idempotence: brokers recognise retries, so each record is in the log once and in order, during the life of this
-    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None switches it
-    on if the other settings allow it, and so by default (S14).
+    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None, the
+    default, enables idempotence if the other settings allow it (S14).
     """
     transactional_id: str | None
     """Enables transactions; a new producer with the same id fences the previous one."""
@@ -116,8 +120,9 @@ class ProducerOptions(ClientOptions, total=False):
     the limit.
     """
     two_phase_commit: bool
-    """Transactions have no timeout, and `start` keeps an open transaction for `Producer.complete_transaction`
-    (KIP-939). The broker needs transaction.two.phase.commit.enable, and the user needs the operations Write and
+    """If True, transactions have no timeout, and `start` does not abort an open transaction, so that
+    `Producer.complete_transaction` can end it (KIP-939). The broker needs transaction.two.phase.commit.enable, and the
+    user needs the operations Write and
     TwoPhaseCommit on the transactional id.
     """
     tracing: Tracing | bool | None
@@ -150,21 +155,22 @@ class ConsumerOptions(ClientOptions, total=False):
     assignors prefer partitions with such a replica.
     """
     group_id: str | None
-    """The consumer group. The members of the group share the topics of `subscribe`; offsets can be committed only with
-    a group.
+    """The consumer group. The members of the group share the partitions of the topics that they subscribe to. Only a
+    consumer with a group can commit offsets.
     """
     group_instance_id: str | None
     """The id of a static member (KIP-345), which keeps its partitions if it restarts within session.timeout.ms."""
     group_protocol: GroupProtocol
-    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The session
-    timeout, the heartbeat interval and the assignors are then settings of the broker.
+    """"classic": a member assigns the partitions. "consumer": the broker assigns the partitions, and members change
+    their partitions independently (KIP-848, Kafka 4.0). With "consumer", the session timeout, the heartbeat interval
+    and the assignors are settings of the broker.
     """
     group_remote_assignor: str | None
     """With group_protocol="consumer", the broker's assignor that this member requests: "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...]
     """Assignors in order of preference, by name or as objects of the application. If all assignors are cooperative,
-    members continue reading while the group rebalances. The default allows a later change to only cooperative assignors
-    (as in Java).
+    members continue reading while the group rebalances. The default lists both kinds of assignors, so that a group can
+    later change to cooperative assignors by a rolling restart (as in Java).
     """
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -201,10 +207,10 @@ class ShareConsumerOptions(ClientOptions, total=False):
     """Maximum number of records that a broker returns for one request."""
     fetch_min_bytes: int
     fetch_max_wait_ms: int
-    """Milliseconds that a broker waits for records. Acknowledgements to the broker wait at most as long."""
+    """Milliseconds that a broker waits for records. Acknowledgements are delayed by at most this time too."""
     fetch_max_bytes: int
     max_decompressed_bytes: int
-    """Maximum bytes of one batch after decompression. The records of a larger batch are rejected."""
+    """Maximum bytes of one batch after decompression. The consumer rejects all records of a larger batch."""
     check_crcs: bool
     default_api_timeout_ms: int
     client_rack: str

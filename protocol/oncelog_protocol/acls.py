@@ -1,8 +1,9 @@
 """Access control lists as values: which principals may or may not perform which operations on which resources (KIP-11,
 KIP-290).
 
-An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The numbers are the
-numbers of the protocol. The names are the names in Kafka's tools and in its ZooKeeper nodes (`TransactionalId`,
+An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The values of the enums
+are the numbers that the protocol uses. The camel-case names are the names in Kafka's tools and ZooKeeper nodes
+(`TransactionalId`,
 `IdempotentWrite`).
 """
 
@@ -14,7 +15,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a literal name, `*` stands for every resource of its type; as a host, for every host."""
+"""As a literal resource name, `*` matches every resource of its type; as a host, it matches every host."""
 EVERYBODY: Final = "User:*"
 """The principal of an ACL for all users."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -22,7 +23,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Named(IntEnum):
-    """An enum whose names Kafka writes in camel case."""
+    """Base class of enums whose member names Kafka writes in camel case."""
 
     @property
     def shown(self) -> str:
@@ -106,7 +107,9 @@ SUPPORTED_OPERATIONS: Final = {
 
 
 class AclEntry(NamedTuple):
-    """The subject of an ACL. `principal` is `User:alice`, or EVERYBODY; `host` an address, or WILDCARD."""
+    """Who may or may not do what: the part of an ACL without its resources. `principal` is `User:alice`, or EVERYBODY;
+    `host` an address, or WILDCARD.
+    """
 
     principal: str
     host: str
@@ -142,7 +145,7 @@ class AclBinding(NamedTuple):
 
 
 class PatternFilter(NamedTuple):
-    """Matches patterns; a `name` of None matches any name."""
+    """A filter for resource patterns; a `name` of None matches any name."""
 
     type: ResourceType
     name: str | None
@@ -168,7 +171,7 @@ class PatternFilter(NamedTuple):
 
 
 class EntryFilter(NamedTuple):
-    """Matches entries; None matches any principal or host."""
+    """A filter for ACL entries; None matches any principal or host."""
 
     principal: str | None
     host: str | None
@@ -185,8 +188,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Yield every filter that matches the entry, the most specific first, so that a set of very many filters can be
-    looked up for each of very many entries.
+    """Yield every filter that matches the entry, the most specific first, so that entries can be checked against a
+    large set of filters by look-ups in the set, without comparing each filter.
     """
     for principal, host, operation, permission in product(
         (entry.principal, None),
@@ -198,7 +201,7 @@ def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
 
 
 class AclFilter(NamedTuple):
-    """Matches ACLs by pattern and entry."""
+    """A filter for ACLs: it matches an ACL if it matches the ACL's pattern and its entry."""
 
     pattern: PatternFilter
     entry: EntryFilter

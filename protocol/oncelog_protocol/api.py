@@ -1,8 +1,9 @@
 """API keys, and the lookup from an API key to its message classes, which imports only the classes that are used.
 
 The message classes of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing
-all messages takes 0.1 s or more, so each module is imported at its first use. Header versions depend on the first
-flexible version. To avoid the imports, they are listed here too; tests compare them with the declarations. The broker
+all messages takes 0.1 s or more, so each module is imported at its first use. The version of a message's header depends
+on the first flexible version of its API. The first flexible versions are listed here too, so that headers need no
+import of messages; tests compare the list with the declarations. The broker
 decides which keys and versions it serves.
 """
 
@@ -16,7 +17,7 @@ from typing import Any, Final
 from oncelog_protocol.versions import MAX_VERSION
 
 NEVER: Final = MAX_VERSION + 1
-"""The value for an API without a flexible version."""
+"""The first flexible version of an API that has no flexible version."""
 
 
 class ApiKey(IntEnum):

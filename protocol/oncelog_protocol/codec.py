@@ -1,7 +1,8 @@
 """`codec(ProduceRequest, 9)` encodes and decodes one version of one message.
 
-For each version, a declaration becomes a tree of `wire` constructs. The compiled tree is one straight-line Python
-function for each direction: consecutive fixed-size fields become one unpack, arrays become inline loops, and record
+For each version, the declaration of a message is converted to a tree of `wire` constructs. The tree is compiled to one
+straight-line Python function for encoding and one for decoding: consecutive fixed-size fields become one unpack, arrays
+become inline loops, and record
 data stay a slice.
 """
 
@@ -122,7 +123,7 @@ class Entity(WireType):
 
     def _emit_parse_tags(self, emit: Emitter, result: str) -> None:
         count, tag, stop = emit.name("tags"), emit.name("tag"), emit.name("stop")
-        with emit.block("if buf[pos] == 0:"):  # inline the usual case of no tagged fields, which saves a call
+        with emit.block("if buf[pos] == 0:"):  # handle the usual case, no tagged fields, without a call
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
@@ -281,7 +282,7 @@ class MessageCodec(Generic[M]):
     def decode_steps(
         self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
     ) -> Generator[None, None, M]:
-        """Decode a message of many elements as a generator that yields before each element of an array, so that the
+        """Decode a message with many elements in steps: the generator yields before each array element, so that the
         caller can pause.
         """
         if self._parse_steps is None:
@@ -315,10 +316,10 @@ class MessageCodec(Generic[M]):
         return writer.parts
 
     def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
-        """Encode a message of many elements as a generator that yields before each element of an array, so that the
+        """Encode a message with many elements in steps: the generator yields before each array element, so that the
         caller can pause.
 
-        While the generator is paused, the caller may join the existing elements of `parts`.
+        While the generator is paused, the caller may replace the existing elements of `parts` by one joined element.
         """
         if self._build_steps is None:
             self._build_steps = self._entity.steps(parses=False)
@@ -348,7 +349,7 @@ def codec(cls: type[M], version: int) -> MessageCodec[M]:
 
 
 def interpreted_codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """Return the codec of one version of a message without compiling the codec; tests compare the compiled codec with
-    this one.
+    """Return an interpreted codec for one version of a message; tests compare the compiled codec with the interpreted
+    codec.
     """
     return MessageCodec(cls, version, compiled=False)

@@ -1,5 +1,5 @@
-"""The metadata that consumers exchange through the coordinator, which does not parse them: subscriptions and
-assignments.
+"""The subscriptions and assignments that members of classic groups exchange through the coordinator; the coordinator
+does not parse them.
 
 A subscription or assignment is an int16 version, followed by the message in that version. Newer versions only append
 fields, so a reader decodes an unknown version as the newest version that it knows.
@@ -58,7 +58,8 @@ class ConsumerProtocolAssignment:
 
 @message(versions="0-1", flexible=None)
 class StickyAssignorUserData:
-    """User data of the eager sticky assignor: the partitions that were owned before their revocation. The data have no
+    """User data of the eager sticky assignor: the partitions that the member owned before it revoked them to join. The
+    data have no
     version prefix.
 
     v1: generation.
@@ -75,7 +76,9 @@ class StickyAssignorUserData:
 
 @message(versions="0", flexible=None)
 class CooperativeStickyUserData:
-    """The user data of the cooperative sticky assignor: the generation, for readers of subscriptions before v2."""
+    """The user data of the cooperative sticky assignor: the generation of the owned partitions, which subscriptions
+    before v2 do not contain.
+    """
 
     generation: int = int32()
 

@@ -25,7 +25,7 @@ else:
 
     try:
         crc32c = _of_the_extension()
-    except (ImportError, AttributeError):  # a release of the package crc32c with other module names
+    except (ImportError, AttributeError):  # this release of the package crc32c has other module names
         from crc32c import crc32c
 
 __all__ = ["crc32c"]

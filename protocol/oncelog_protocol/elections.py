@@ -9,6 +9,6 @@ class ElectionType(IntEnum):
     """The election type in ElectLeaders."""
 
     PREFERRED = 0
-    """Elect the preferred replica, the first of the assignment."""
+    """Elect the preferred replica, the first replica in the partition's assignment."""
     UNCLEAN = 1
     """Unclean election: if no in-sync replica is alive, elect a replica that may lack records."""

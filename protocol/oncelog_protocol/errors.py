@@ -169,8 +169,8 @@ class ErrorCode(IntEnum):
 
 
 MAX_MESSAGE_CHARS: Final = 2000
-"""Maximum length of a message: messages quote text from clients, and old response versions carry at most 32767 bytes of
-a string.
+"""Maximum length of a message: the limit is needed because messages may quote long texts from clients, and a string in
+an old response version has at most 32767 bytes.
 """
 
 
@@ -190,15 +190,15 @@ class KafkaError(Exception):
         return self.code.retriable
 
     def as_value(self) -> Self:
-        """Return this error for storing or passing on instead of raising. The traceback of the error is removed,
-        because the frames keep their local variables alive, often including the error itself.
+        """Return this error without its traceback, for callers that store the error instead of raising it. The
+        traceback is removed because its frames would keep their local variables alive.
         """
         self.__traceback__ = self.__context__ = None
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors may be sent to other processes (multiprocessing). `args` contains the text, not the arguments of the
-        # constructor.
+        # Errors may be sent to other processes (multiprocessing). Define how to pickle the error, because `args`
+        # contains the text, not the arguments of the constructor.
         return _restored, (type(self), self.args, self.__dict__)
 
 

@@ -10,7 +10,7 @@ MAX_EPOCH: Final = 2**15 - 1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The result of InitProducerId; each batch contains a producer id and an epoch."""
+    """A producer id with its epoch, as InitProducerId returns them and as each batch of the producer contains them."""
 
     producer_id: int
     epoch: int

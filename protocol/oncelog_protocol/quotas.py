@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """A marker used instead of a name (which may be any text); it means the default quota for entities without their
-    own quota.
+    """A marker in the place of a name, for the default quota of entities without their own quota. The marker is not a
+    string, because a name may be any text.
     """
 
     ENTITY = "<default>"
@@ -33,17 +33,19 @@ class QuotaKey(StrEnum):
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
-    """Percent of the time of one processor; one thread serves all requests."""
+    """Maximum percentage of one processor's time that requests may use; 100 is the whole processor, because one thread
+    serves all requests.
+    """
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Number of partitions created and deleted per second."""
+    """Maximum number of partitions created and deleted per second."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
-    """New connections per second from an address."""
+    """Maximum number of new connections per second from one address."""
 
 
 OF_ADDRESSES: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 OF_CLIENTS: Final = frozenset(QuotaKey) - OF_ADDRESSES
 FRACTIONS: Final = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE})
-"""Quotas that may have fractions; the others are integers."""
+"""Quotas whose values may be fractions; the values of all other quotas are integers."""
 
 
 def keys_of(entity: QuotaEntity) -> frozenset[QuotaKey]:

@@ -9,8 +9,9 @@
         @struct
         class TopicProduceData: ...
 
-The class becomes a slotted dataclass with keyword arguments; annotations are for people and type checkers, and the
-field functions describe the wire format. A field without `default` must be given to the constructor. A field that a
+The class becomes a slotted dataclass with keyword arguments; its annotations are for people and type checkers, and its
+field functions (`string`, `array` and so on) describe the wire format. A field without `default` must be given to the
+constructor. A field that a
 version does not have is skipped when encoding and gets its default when decoding, so code above the codec sees the same
 fields in all versions.
 
@@ -34,10 +35,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = Buffer | None
-"""Record data: unchanged batches. Record data are decoded as a memoryview of the frame, and encoded without a copy."""
+"""The type of a field with record data, which are unchanged record batches. Record data are decoded as a memoryview of
+the frame, and encoded without a copy.
+"""
 
 OWN_TAGS: Final = 10_000
-"""Tagged fields from this number on are oncelog's own. Kafka numbers its own tags from 0 up, and a reader skips unknown
+"""Tagged fields with this tag number or a higher one are oncelog's own. Kafka numbers its own tags from 0 up, and a
+reader skips unknown
 tags (KIP-482), so own fields may be added to any flexible message; oncelog's clients do not depend on them.
 """
 
@@ -55,8 +59,8 @@ class FieldSchema:
     """The declaration of one field; `type_name` is Kafka's type name ("int32", "string", "array", "struct", ...).
 
     `element` is the declaration of an array's element, and `struct` the class of a struct (also of an array's element).
-    `flexible` is None if the field follows its message; otherwise it is the range of versions in which this field alone
-    is compact.
+    `flexible` is None if the field follows its message; otherwise it is the range of versions in which this field's
+    length is compact, whatever the rest of the message.
     """
 
     name: str
@@ -166,8 +170,9 @@ def string(
     tagged: str | None = None,
     flexible: str | None = "message",
 ) -> Any:
-    """Declare a string; `flexible=None` keeps its length non-compact in every version (the request header's
-    client_id)."""
+    """Declare a string; with `flexible=None`, the length of the string is not compact in any version, as in the request
+    header's client_id.
+    """
     return _field("string", versions, default=default, nullable=nullable, tag=tag, tagged=tagged, flexible=flexible)
 
 
@@ -227,8 +232,9 @@ def nested(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Declare one struct, which the annotation names. A tagged struct has `default=None`; for None the tag is not
-    sent."""
+    """Declare one struct, which the annotation names. A tagged struct has `default=None`; if its value is None, the
+    tagged field is not sent.
+    """
     return _field("struct", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
 
 

@@ -15,14 +15,16 @@ from oncelog_protocol.errors import MalformedMessage
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Largest number of iterations, as in Kafka; clients refuse more too, because clients compute the iterations."""
+"""Largest number of iterations, as in Kafka; a client also refuses a larger number from a broker, because the client
+must compute the iterations.
+"""
 GS2_HEADER: Final = "n,,"
-"""The header for no channel binding and no other authorization id."""
+"""The GS2 header that says that the client uses no channel binding and no separate authorization id."""
 CHANNEL_BINDING: Final = base64.b64encode(GS2_HEADER.encode()).decode()
 
 
 class ScramMechanism(Enum):
-    """The values are Kafka's codes (DescribeUserScramCredentials)."""
+    """A SCRAM mechanism; the values are the numbers that DescribeUserScramCredentials uses."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2

@@ -23,11 +23,13 @@ WriteRecords = Callable[[list[Buffer], Records], None]
 _FIXED: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 """Type name -> code in the formats of the module struct, for types of fixed size."""
 _PROBES: Final = (0x55, 0x2A)
-"""Two byte values: two numbers that each repeat one of these bytes differ in every byte."""
+"""Two byte values. A number whose bytes all have the first value differs in every byte from a number whose bytes all
+have the second value.
+"""
 
 
 class NoTemplate(ValueError):
-    """No template is possible, because the message does not have these fields in this version."""
+    """Raised if no template is possible, because the message does not have the fields in this version."""
 
 
 class Around(NamedTuple):
@@ -43,7 +45,7 @@ class Pattern(NamedTuple):
     """
 
     format: str
-    """Format for `struct.Struct`, without the first character, which sets the byte order."""
+    """Format of the pattern for `struct.Struct`, without the leading character for the byte order."""
     kept: tuple[bytes, ...]
 
     def behind(self, head: bytes) -> Pattern:
@@ -54,8 +56,8 @@ class Pattern(NamedTuple):
 
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
-    """Return the bytes around `records`, the value of a field of `message`; the head ends before the length of the
-    records. Raises NoTemplate.
+    """Return the constant bytes before and after `records`, which must be the value of a field of `message`. The bytes
+    before end in front of the length of the records. Raises NoTemplate.
     """
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
@@ -122,8 +124,8 @@ def _type_of(owner: Any, name: str) -> str:
 
 
 def _place_of(encode: Callable[[], bytes], owner: Any, name: str, code: str, whole_bytes: int) -> int:
-    """Return the position of the field in a message of `whole_bytes`: the bytes that differ in two encodings with
-    different values of the field.
+    """Return the position of the field in a message of `whole_bytes`: the position of the bytes that differ when the
+    message is encoded with two different values of the field.
     """
     kept, probes, size = getattr(owner, name), list[bytes](), calcsize(code)
     try:

@@ -1,7 +1,7 @@
 """Kafka's Uuid: 16 raw bytes in memory and on the wire; 22 characters of unpadded base64url in JSON and in files.
 
-This module only converts; the broker generates random ids, because that needs entropy
-(`oncelog_broker.runtime.entropy`). The source is KIP-516, `org.apache.kafka.common.Uuid`.
+This module only converts; random ids are generated in the broker (`oncelog_broker.runtime.entropy`), because this
+package has no source of randomness. The source is KIP-516, `org.apache.kafka.common.Uuid`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def uuid_to_string(uuid: bytes) -> str:
 def uuid_from_string(text: str) -> bytes:
     """Return the 16 bytes for a text of 22 characters (with or without padding). Raises ValueError for other text."""
     stripped = text.rstrip("=")
-    # Java and librdkafka treat "+" and "/" differently, so both are refused.
+    # The characters "+" and "/" are refused, because Java and librdkafka treat them differently.
     if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:
         raise ValueError(f"a uuid has {UUID_STRING_CHARS} base64url characters, not {text!r:.40}")
     try:

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Final, NamedTuple
 
 MAX_VERSION: Final = 32767
-"""The upper end of "+": versions are int16 on the wire."""
+"""The highest version of an open range such as "3+", because versions are int16 on the wire."""
 
 
 class VersionRange(NamedTuple):
-    """The versions low..high, both included; the range is empty if low > high."""
+    """The versions from low to high, both included; the range is empty if low > high."""
 
     low: int
     high: int

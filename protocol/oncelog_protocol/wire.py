@@ -51,8 +51,8 @@ from oncelog_protocol.wire_writers import (
 
 
 class WireReader:
-    """The input of a decoder: a buffer, the present position, the end, and the number of array elements that may still
-    be decoded.
+    """The input of a decoder: a buffer, the present position, the end position, and the maximum number of array
+    elements that the decoder may still decode.
     """
 
     __slots__ = ("budget", "buffer", "end", "position")
@@ -112,13 +112,13 @@ class Emitter:
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """Return the global name by which the source can refer to `value`."""
+        """Return the global name by which the generated source refers to `value`."""
         name = f"{stem}_{id(value)}"
         self.constants[name] = value
         return name
 
     def function(self, value: Any) -> str:
-        """Return the global name by which the source can refer to a function: the function's own name."""
+        """Return the global name by which the generated source refers to a function; it is the function's own name."""
         name: str = value.__name__
         self.constants[name] = value
         return name
@@ -130,8 +130,8 @@ class Emitter:
 class WireType(Construct):  # type: ignore[misc]
     """Base class of the wire types, which are subclasses of Construct (of the library `construct`).
 
-    `format` is the struct character of a fixed-size type, by which consecutive fields are fused into one unpack; None
-    for other types. `min_size` is the smallest number of bytes of a value.
+    `format` is the struct character of a fixed-size type, with which consecutive fields are combined into one unpack;
+    None for types without a fixed size. `min_size` is the smallest number of bytes of a value.
     """
 
     format: str | None = None
@@ -183,7 +183,7 @@ class WireType(Construct):  # type: ignore[misc]
             emit.line("out = io.parts")
             self.emit_build(emit, "obj")
             emit.line("return obj")
-        emit.line("yield")  # a yield that is never reached makes the function a generator even without an array
+        emit.line("yield")  # a yield that is never reached makes the function a generator
         source = "\n".join([f"def steps({'io' if parses else 'obj, io'}):", *emit.lines])
         namespace: dict[str, Any] = dict(emit.constants)
         exec(compile(source, "<steps>", "exec"), namespace)  # noqa: S102  our own declarations
@@ -250,7 +250,8 @@ def checked_uuid(value: bytes) -> bytes:
 
 
 class Sized(WireType):
-    """A length followed by as many bytes: strings, bytes, records. `reader` and `writer` are functions of wire_readers
+    """A type that is encoded as a length, followed by that number of bytes: strings, bytes, records. `reader` and
+    `writer` are functions of wire_readers
     and wire_writers.
     """
 
@@ -277,7 +278,7 @@ class Sized(WireType):
         if not self.null:
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
             return
-        # handle None inline, without a call, because most nullable fields are None
+        # handle None without a call, because most nullable fields are None
         with emit.block(f"if {value} is None:"):
             emit.line(f"{emit.out}.append({self.null!r})")
         with emit.block("else:"):
@@ -285,7 +286,9 @@ class Sized(WireType):
 
 
 class Array(WireType):
-    """A count followed by as many elements: a Python list, or None if nullable."""
+    """An array, encoded as a count followed by that number of elements; its value is a Python list, or None if
+    nullable.
+    """
 
     def __init__(self, element: WireType, *, compact: bool, nullable: bool) -> None:
         super().__init__()
@@ -344,7 +347,7 @@ class Array(WireType):
                 emit.line(f"{items}.append({item})")
 
     def _fused_format(self, count: str) -> str:
-        if self.element.format == "16s":  # a count before "s" is a length, not a repetition
+        if self.element.format == "16s":  # in struct formats, a count before "s" is a length, not a repetition
             return f"'>' + '16s' * {count}"
         return f"'>%d{self.element.format}' % {count}"
 

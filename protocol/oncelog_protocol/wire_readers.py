@@ -13,11 +13,13 @@ from typing import Any, Final
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
-"""Maximum number of array elements and tagged fields in one message: a frame of one-byte elements must not become
-gigabytes of objects, and a frame of two-byte tagged fields must not take minutes.
+"""Maximum number of array elements and tagged fields in one message: without this limit, a frame of one-byte elements
+could become gigabytes of objects, and decoding a frame of two-byte tagged fields could take minutes.
 """
 MAX_TAGS: Final = 1000
-"""Maximum number of tagged fields in one struct, known or unknown; far more than any struct of Kafka has."""
+"""Maximum number of tagged fields in one struct, known or unknown; the limit is far above the number of tagged fields
+of any struct in Kafka.
+"""
 MAX_STRING_BYTES: Final = 0x7FFF
 
 INT16: Final = Struct(">h")
@@ -50,8 +52,8 @@ def _is_null(position: int) -> MalformedMessage:
     return MalformedMessage(f"null before byte {position}, where null is not allowed")
 
 
-# The readers of compact values read a one-byte length inline, because nearly all lengths have one byte; a call of
-# read_uvarint for each would cost a fifth of the decoding time of a small request.
+# The readers of compact values read a one-byte length inline, because nearly all lengths have one byte; calling
+# read_uvarint for each length would cost a fifth of the decoding time of a small request.
 
 
 def read_nullable_string(buffer: memoryview, position: int, end: int) -> tuple[str | None, int]:
@@ -121,7 +123,7 @@ def read_compact_nullable_records(buffer: memoryview, position: int, end: int) -
     position += 1
     if size >= 0x80:
         high = buffer[position]
-        if high < 0x80:  # two bytes, as in a batch with several records
+        if high < 0x80:  # two-byte length, as for a batch with several records
             size, position = size & 0x7F | high << 7, position + 1
         else:
             size, position = read_uvarint(buffer, position - 1)
@@ -141,7 +143,9 @@ def read_compact_records(buffer: memoryview, position: int, end: int) -> tuple[m
 
 
 def _copied(reader: Any) -> Any:
-    """Return a reader of `bytes` fields that copies the values of `reader`, because the values outlive the frame."""
+    """Return a reader of `bytes` fields that copies the values of `reader`, because the values are used after the
+    frame's buffer is reused.
+    """
 
     def read(buffer: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
         value, position = reader(buffer, position, end)
@@ -193,7 +197,8 @@ def too_many_tags(count: int) -> MalformedMessage:
 
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
-    """Return a tag, the start of its field, and the position where the field must end. Each tag is greater than the
+    """Read the head of a tagged field: return its tag, the position of its content, and the position at which the
+    content must end. Each tag is greater than the
     `previous` tag (KIP-482).
     """
     tag, position = read_uvarint(buffer, position)

@@ -1,4 +1,5 @@
-"""Administration: topics, partitions, configuration, offsets; groups, transactions and ACLs in their own modules.
+"""The admin client for topics, partitions, configuration and offsets; groups, transactions and ACLs have their own
+modules.
 
 A call for several items processes each item independently. If a single item was requested, the call raises the error of
 that item. If several items were requested, the call raises PartialFailure, which has `errors` and `results`.
@@ -55,7 +56,7 @@ V = TypeVar("V")
 
 
 class Admin(Lifecycle):
-    """Keywords are the options of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
+    """Keywords are the options of `config.AdminConfig`; a call without `timeout_ms` uses default_api_timeout_ms."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:
         """Raises ConfigError."""
@@ -252,8 +253,8 @@ class Admin(Lifecycle):
         *,
         timeout_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Elect preferred leaders. With UNCLEAN, elect any replica for partitions without an in-sync replica; records
-        may be lost then.
+        """Elect preferred leaders. With UNCLEAN, a partition without a live in-sync replica gets any live replica as
+        its leader, and records may be lost.
 
         By default the election includes all partitions. Returns the partitions whose leader has changed; partitions
         that need no election are omitted. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE,
@@ -299,7 +300,7 @@ class Admin(Lifecycle):
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the first record that is not older than a timestamp (ms); `offsets.EARLIEST_TIMESTAMP` and
+        """Return, for each partition, the first record at or after a timestamp (ms); `offsets.EARLIEST_TIMESTAMP` and
         `LATEST_TIMESTAMP` select the partition's first offset and its end offset.
 
         Raises KafkaError, PartialFailure.
@@ -337,7 +338,7 @@ class Admin(Lifecycle):
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
         """Return the data directories of these brokers (by default of all brokers) by path, with their replicas and
-        free space. An error in the result concerns one directory. Raises KafkaError, PartialFailure.
+        free space. The error in a directory's result concerns only that directory. Raises KafkaError, PartialFailure.
         """
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
@@ -345,7 +346,8 @@ class Admin(Lifecycle):
         """Begin to move replicas of one broker to other data directories of that broker, given by absolute path.
 
         A replica stays in use while it is moved; `describe_log_dirs` shows the copy as a future replica until the copy
-        replaces the replica. The path of its present directory ends the move of a replica. Raises KafkaError, among
+        replaces the replica. To end the move of a replica, give the path of the directory that holds the replica now.
+        Raises KafkaError, among
         them LOG_DIR_NOT_FOUND and REPLICA_NOT_AVAILABLE; PartialFailure.
         """
         await of_log_dirs.alter_replica_log_dirs(self._calls, broker_id, directories)

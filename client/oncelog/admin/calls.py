@@ -34,7 +34,7 @@ class Calls:
     """A `Calls` object is open from `start` to `close`; before `start` and after `close`, each call raises
     ClientClosed.
 
-    `timeout_ms` of a call defaults to default_api_timeout_ms.
+    A call without `timeout_ms` uses default_api_timeout_ms.
     """
 
     def __init__(self, config: AdminConfig) -> None:
@@ -91,7 +91,7 @@ class Calls:
         return await self.send_to(self._metadata.cluster.controller_id, request)
 
     async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
-        """Return the version that requests of one API to one broker use. Raises KafkaError."""
+        """Return the API version that requests of this API to this broker use. Raises KafkaError."""
         connection = await self._open_pool().connection(node_id)
         assert connection.versions is not None, "a connection that is open has negotiated"
         return connection.versions.choose(kind)
@@ -110,12 +110,12 @@ class Calls:
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
         """Return the node id of the coordinator of a group or transactional id, from the cache if possible.
 
-        `elsewhere` says that the cached node is no longer the coordinator or did not respond; FindCoordinator is then
-        sent again, to another broker than before. Raises KafkaError, retriable while no coordinator is available.
+        Set `elsewhere` if the cached node did not respond or is no longer the coordinator; FindCoordinator is then sent
+        to a different broker than before. Raises KafkaError, retriable while no coordinator is available.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # the broker may be down: forget all its keys
+        if elsewhere and known is not None:  # the broker may be down: forget all keys that it coordinates
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known
@@ -160,7 +160,7 @@ class Calls:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "unknown topic"  # the error code's own message is "this broker does not host this partition"
+            no_topic = "unknown topic"  # the code's default message speaks of a missing partition
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
                 (

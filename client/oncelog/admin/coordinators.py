@@ -1,5 +1,5 @@
-"""Finds the coordinator of a group or transactional id for the admin client and sends requests to it, also after the
-coordinator has moved.
+"""Finds the coordinator of a group or transactional id for the admin client and sends requests to the coordinator, even
+after the coordinator has moved to another broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Errors after which the request is sent again, either to another broker or to the same broker a little later."""
+"""Errors after which the request is sent again, to another broker, or to the same broker after a pause."""
 
 
 class Coordinators:
@@ -63,8 +63,8 @@ class Coordinators:
 
     async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
         """Return the results of `ask(node id)` for each broker; the calls run concurrently. If one broker does not
-        respond, all present brokers are queried again, because other brokers coordinate the keys of a broker that has
-        left. Raises KafkaError.
+        respond, all live brokers are queried again, because the groups and transactional ids of a stopped broker move
+        to other brokers. Raises KafkaError.
         """
 
         async def attempt() -> dict[int, R]:
@@ -74,7 +74,8 @@ class Coordinators:
         return await self.until_answered(attempt)
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
-        """Repeat `attempt` while it raises one of the `passing` errors. Raises the last error when the timeout has
+        """Call `attempt` again while it raises one of the `passing` (temporary) errors. Raises the last error when the
+        timeout has
         expired.
         """
         config = self._calls.config

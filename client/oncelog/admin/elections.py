@@ -12,7 +12,9 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 ALL = "the election"
-"""The whole ElectLeaders request counts as one item of `items.each_item`, so partitions are not retried one by one."""
+"""The whole ElectLeaders request is passed to `items.each_item` as one item, so a retry repeats the request with all
+partitions.
+"""
 
 
 async def elect_leaders(

@@ -22,7 +22,7 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 NO_OFFSET: Final = -1
 DEAD: Final = "Dead"
-"""The state of a group that does not exist, in responses of brokers before DescribeGroups 6."""
+"""The state that brokers without DescribeGroups v6 report for a group that does not exist."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
@@ -156,8 +156,9 @@ class GroupAdmin:
         return found or await self._of_streams_protocol(group_id, node_id)
 
     async def _of_streams_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
-        """Return the group as the streams protocol describes it; None if the broker does not know the group or the
-        protocol. Raises KafkaError."""
+        """Return the group as the streams protocol describes it; None if the broker does not know the group, or does
+        not support the protocol. Raises KafkaError.
+        """
         from oncelog.admin import streams_groups
 
         found = await streams_groups.ask(self._calls, group_id, node_id)
@@ -183,8 +184,8 @@ class GroupAdmin:
         )
 
     async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
-        """Return the group as the consumer protocol describes it; None if the broker does not know the group or the
-        protocol. Raises KafkaError.
+        """Return the group as the consumer protocol describes it; None if the broker does not know the group, or does
+        not support the protocol. Raises KafkaError.
         """
         from oncelog_protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
@@ -323,8 +324,8 @@ class GroupAdmin:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
-                # While the group has members, the broker rejects a commit from a non-member with UNKNOWN_MEMBER_ID,
-                # whose own message does not mention the members.
+                # While the group has members, the broker rejects a commit from a non-member with UNKNOWN_MEMBER_ID; the
+                # default message of that error does not say that the group's members are the cause.
                 why = "the group has members, and its offsets can only be set while it has none"
                 raise error_for(error.code, f"{group_id}: {why}") from error
 

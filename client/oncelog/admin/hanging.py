@@ -22,10 +22,12 @@ PREPARE_ABORT: Final = "PrepareAbort"
 PREPARED: Final = ("PrepareCommit", PREPARE_ABORT)
 """States in which the coordinator has decided the outcome and is sending the markers."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The timeout of two-phase-commit transactions, which are never aborted because of their age (KIP-939)."""
+"""The timeout value of two-phase-commit transactions; coordinators never abort these transactions for their age
+(KIP-939).
+"""
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""Milliseconds beyond the longest timeout for which a transaction is open before Kafka's PartitionsWithLateTransactions
-counts it.
+"""Kafka's PartitionsWithLateTransactions counts a transaction that has been open for the longest timeout plus this many
+milliseconds.
 """
 
 
@@ -52,7 +54,8 @@ class DescribedTransaction:
     """The coordinator's state of a transactional id.
 
     `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
-    without an open transaction. `partitions` are the partitions that have no marker of the open transaction yet.
+    without an open transaction. `partitions` are the partitions in the open transaction that do not have its marker
+    yet.
     `client_id` and `client_host` are those of the producer, None if unknown. Apache Kafka never reports the client's id
     and host;
     an oncelog broker reports them after the producer's first request to it.
@@ -118,8 +121,8 @@ class Hang(Enum):
     allows.
     """
     FENCED = "fenced"
-    """The coordinator has decided the outcome, but this log refuses the marker, because an earlier marker, written by
-    an operator's tool, had a coordinator epoch higher than that of the coordinator (S40).
+    """The coordinator has decided the outcome, but the partition's log refuses the marker. An operator's tool wrote an
+    earlier marker there with a higher coordinator epoch than the coordinator has (S40).
     """
 
 
@@ -169,8 +172,8 @@ class OpenTransaction:
 
     @property
     def may_be_aborted_here(self) -> bool:
-        """Whether an abort marker in this partition alone cannot split a transaction: the coordinator writes no marker
-        here and has not decided to commit.
+        """Whether an abort marker can be written to this partition alone without committing the transaction elsewhere.
+        This is safe if the coordinator writes no marker to this partition and has not decided to commit.
         """
         if self.held is None or not self.is_held:
             return True
@@ -196,13 +199,14 @@ class OpenTransaction:
 
     @property
     def identity(self) -> tuple[TopicPartition, int, int, int]:
-        """The key by which two queries recognise the same transaction."""
+        """The key that identifies this transaction in the results of two queries."""
         return self.partition, self.start_offset, self.producer.producer_id, self.producer.producer_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that nothing will end. `is_late` says whether Kafka's PartitionsWithLateTransactions counts
+    """An open transaction that no coordinator will end. `is_late` says whether Kafka's PartitionsWithLateTransactions
+    counts
     the transaction.
     """
 
@@ -213,11 +217,12 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reason for the position of a partition's last stable offset (LSO).
+    """Explains the position of a partition's last stable offset (LSO) by the open transactions of the partition.
 
     `pinned_by` is the transaction that starts at the last stable offset; `hang` is the reason why that transaction
-    hangs, None if it does not hang. `pinned_by` is None if no transaction holds back readers, and also while a marker
-    is only in the leader's log. `first_timestamp_ms` is the timestamp of the first record of `pinned_by` in this
+    hangs, None if it does not hang. `pinned_by` is None if no transaction holds back readers, and also while the marker
+    of the last open transaction is not replicated yet. `first_timestamp_ms` is the timestamp of the first record of
+    `pinned_by` in this
     partition. `later` are the other open transactions, sorted by start offset; they hold back readers after `pinned_by`
     has ended.
     """
@@ -255,7 +260,7 @@ def explanation(
     """
     by_start = sorted(open_here, key=_start_offset)
     pinned_by = None
-    # DeleteRecords may have deleted the first records of a transaction.
+    # DeleteRecords may have deleted the first records of a transaction, so its start may lie below the log's start.
     if by_start and max(by_start[0].start_offset, ends.log_start_offset) == ends.last_stable_offset:
         pinned_by = by_start.pop(0)
     return Explanation(

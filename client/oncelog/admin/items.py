@@ -40,8 +40,8 @@ async def each_item(
 ) -> dict[K, V]:
     """Process all items; retry the items whose request reached the wrong broker or no broker, until the timeout.
 
-    Raises TypeError for a str, because its letters would become the items: `delete_topics("abc")` must not delete three
-    topics.
+    Raises TypeError for a str, because each letter of the str would be one item, and `delete_topics("abc")` would
+    delete three topics.
     """
     if isinstance(items, str):
         raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
@@ -109,8 +109,8 @@ def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V
 
 
 def settled(results: dict[K, V], errors: dict[K, KafkaError]) -> dict[K, V]:
-    """Return the results if there are no errors. Otherwise raises the error of the only item, or PartialFailure if
-    there are several items.
+    """Return the results if there are no errors. If there are errors, raises the error of the only item, or
+    PartialFailure for several items.
     """
     if not errors:
         return results

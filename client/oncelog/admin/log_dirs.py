@@ -22,8 +22,8 @@ class StoredReplica:
     size: int
     """Total bytes of the replica's segments."""
     offset_lag: int
-    """Number of records by which the replica is behind the high watermark; a future replica is compared with the
-    present replica instead.
+    """Number of records by which the replica is behind the high watermark; for a future replica, number of records by
+    which it is behind the present replica.
     """
     is_future: bool
     """Whether the replica is being copied from another directory of the same broker, and will replace the replica

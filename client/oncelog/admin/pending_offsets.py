@@ -2,10 +2,11 @@
 ends.
 
 A transaction commits the offsets of its input together with its output (KIP-447). While the transaction is open,
-members that fetch these offsets wait. A process that takes over the partitions of a dead process reads nothing until
-the transaction of the dead process has ended, which happens by transaction.timeout.ms at the latest. Neither the group
-nor its topics show the reason for the wait. The reason is found in __consumer_offsets: in the open transactions there
-and their records.
+members that fetch these offsets wait. If a process dies, another process takes over its partitions. The new process
+reads nothing until the dead process's transaction has ended, at the latest after transaction.timeout.ms. Neither the
+group
+nor its topics show the reason for the wait. This module finds the reason in __consumer_offsets, by reading the open
+transactions of that topic and their records.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def _pairs(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> Iter
 
 
 def _pinned_by(explained: Explanation, transaction: OpenTransaction) -> Explanation:
-    """Return the explanation as if `transaction` were the first open transaction in the partition."""
+    """Return the explanation of the partition that would apply if `transaction` were its first open transaction."""
     if transaction is explained.pinned_by:
         return replace(explained, later=())
     limits = explained.limits

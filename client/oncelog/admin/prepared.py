@@ -1,9 +1,9 @@
 """Ends transactions that their producers have handed over, and takes ownership of them first if the brokers support
 that (KIP-939).
 
-Only the producer id and epoch that own a transaction can end the transaction. Without a take-over, the owning pair is
-the producer id and
-epoch of the transaction's records, which are stored in a PreparedTransaction. `keep` makes this admin client the owner:
+Only the producer id and epoch that own a transaction can end the transaction. If no client has taken the transaction
+over, the owner has the producer id and epoch of the transaction's records; a PreparedTransaction stores them. `keep`
+makes this admin client the owner:
 the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
 transactional id either takes ownership in the same way or aborts the transaction.
 """
@@ -29,8 +29,8 @@ from oncelog_protocol.records.batch import NO_PRODUCER_ID
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
 """Retriable errors of a coordinator, including CONCURRENT_TRANSACTIONS."""
 UNUSED_TIMEOUT_MS: Final = 10_000
-"""Transaction timeout (ms) in the InitProducerId request of an admin client, which writes no records; every
-transaction.max.timeout.ms in use allows this timeout.
+"""Transaction timeout (ms) in an admin client's InitProducerId request. The admin client writes no records, so the
+value only has to be below every usual transaction.max.timeout.ms.
 """
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -76,7 +76,7 @@ class PreparedTransactions:
         return answers[prepared.transactional_id]
 
     async def _can_keep(self, node_id: int) -> bool:
-        """Return whether a broker can keep an open transaction for another owner."""
+        """Return whether a broker can pass an open transaction to a new owner without aborting it."""
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 
         return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
@@ -85,14 +85,14 @@ class PreparedTransactions:
         """Raises ProducerFenced if the transaction is still open because another process has taken it over, and will
         end it.
 
-        A client that took the transaction over has a producer id and epoch above those of the transaction's records; a
-        later transaction has records with a producer id and epoch above those of that client.
+        A client that took the transaction over has a higher producer id and epoch than the transaction's records. The
+        records of a later transaction have a still higher producer id and epoch.
         """
         try:
             known = await self._describe(prepared.transactional_id)
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                return  # the id has expired, so no transaction is open
+                return  # the transactional id has expired, so no transaction is open
             raise
         is_this = known.producer_id == prepared.producer_id and known.producer_epoch <= prepared.epoch
         if known.state == ONGOING and is_this:
@@ -115,7 +115,7 @@ class PreparedTransactions:
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # otherwise the take-over would fence the producer without need
+        if known.state == ONGOING:  # return here, because a take-over would fence the producer without need
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):

@@ -29,8 +29,8 @@ ANY_NAME: Final = AnyName()
 
 
 class QuotaFilter(NamedTuple):
-    """Selects entities: each field is a name, DEFAULT, ANY_NAME or None. A field of None matches entities with or
-    without that part; if `is_strict`, it matches only entities without that part.
+    """Selects entities: each field is a name, DEFAULT, ANY_NAME or None. A None field matches entities with or without
+    that part (user, client id or ip). With `is_strict`, a None field matches only entities without that part.
     """
 
     user: Name | AnyName = None

@@ -31,10 +31,11 @@ BROKER_DEFAULT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. A number of -1 lets the broker choose that number.
+    """A topic to create. With -1 as number of partitions or replication factor, the broker uses its default.
 
     `replica_assignments` places the replicas explicitly: partition -> node ids, the preferred leader first.
-    `num_partitions` and `replication_factor` then follow from the assignments and keep the default -1.
+    With `replica_assignments`, leave `num_partitions` and `replication_factor` at -1, because the assignments determine
+    both.
     """
 
     name: str
@@ -96,7 +97,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A setting that applies if the preceding synonyms are not set."""
+    """A place at which a configuration key may be set; its value applies if the preceding synonyms are not set."""
 
     name: str
     value: str | None
@@ -124,7 +125,7 @@ class ConfigEntry:
 
 
 class AlterOperation(IntEnum):
-    """The operation on a key (KIP-339). APPEND and SUBTRACT are for lists."""
+    """The operation on a key (KIP-339). APPEND and SUBTRACT add and remove elements of a list value."""
 
     SET = 0
     DELETE = 1
@@ -155,8 +156,8 @@ def config_resource(type_: int, name: str) -> ConfigResource:
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group resources by the broker to query: a broker's configuration is known only to that broker; every other
-    resource is known to all brokers (NO_NODE).
+    """Group resources by the broker to query: only the broker itself knows its configuration, and any broker (NO_NODE)
+    knows all other resources.
     """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
@@ -186,8 +187,8 @@ E = TypeVar("E", ConfigSource, ConfigType, ResourceType)
 
 
 def _known(kind: type[E], value: int) -> E:
-    """Return the member of `kind` with this value; a value that only newer brokers define becomes the member 0
-    (unknown).
+    """Return the member of the enum `kind` with this value, or its member 0 (unknown) for a value that only newer
+    brokers define.
     """
     try:
         return kind(value)

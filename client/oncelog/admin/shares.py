@@ -48,8 +48,9 @@ class DescribedShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """The progress of a group in a partition: all records below `start_offset` are done; None means that the group has
-    not started. `lag` is the number of records that are not done yet; None means unknown.
+    """The progress of a group in a partition: all records below `start_offset` are acknowledged or archived; None means
+    that the group has not read the partition yet. `lag` is the number of records that are neither acknowledged nor
+    archived; None means unknown.
     """
 
     start_offset: int | None
@@ -119,8 +120,8 @@ class ShareAdmin:
         return (await self._coordinators.each([group_id], ask))[group_id]
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Restart partitions at these offsets, for a group without members; records acknowledged after these offsets
-        are delivered again. Raises KafkaError (NON_EMPTY_GROUP).
+        """Set the start offsets of a group without members. The group gets all records from these offsets on, including
+        records that it has acknowledged before. Raises KafkaError (NON_EMPTY_GROUP).
         """
         from oncelog_protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 

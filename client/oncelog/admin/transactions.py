@@ -1,7 +1,7 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
-Coordinators know transactional ids, and partition leaders know producers; only the combination shows hanging
-transactions (`oncelog.admin.hanging`). All requests are part of Kafka's protocol. As in `admin`, a call for a single
+Coordinators know transactional ids, and partition leaders know producers; hanging transactions are found by combining
+the two (`oncelog.admin.hanging`). All requests are part of Kafka's protocol. As in `admin`, a call for a single
 item raises the error of that item, and a call for several items raises PartialFailure.
 """
 
@@ -39,11 +39,15 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PARTITIONS_PER_REQUEST: Final = 500
-"""Partitions in one request, as in Kafka's tool: the response may list many producers for each."""
+"""Maximum number of partitions in one DescribeProducers request, as in Kafka's tool; the response may list many
+producers for each partition.
+"""
 LOOKS: Final = 3
-"""Number of attempts for partitions whose transactions change during the query."""
+"""Maximum number of times that partitions are queried again because their transactions changed during the query."""
 ONE_BATCH: Final = 1
-"""Bytes to fetch: a broker returns at least one batch, and only the batch header is needed."""
+"""Maximum bytes of a fetch; a small value is enough, because a broker returns at least one batch and only the batch
+header is needed.
+"""
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
 ABORT_INTERVAL_KEY: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
@@ -76,7 +80,8 @@ class TransactionAdmin:
     ) -> Listed:
         """Return the transactional ids of all brokers that match every filter, sorted.
 
-        `duration_ms` selects only ids whose transaction has been open for longer. `pattern` is a regular expression
+        `duration_ms` selects only ids whose transaction has been open for longer than this many milliseconds. `pattern`
+        is a regular expression
         that the full id must match. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a
         broker is too old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
         """
@@ -199,11 +204,12 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Return whether `abort` splits no transaction: the transaction that begins at `start_offset` hangs, or no
+        """Return whether `abort` is safe, because it cannot abort part of a transaction that is committed elsewhere:
+        the transaction that begins at `start_offset` hangs, or no
         transaction is open there. Raises KafkaError."""
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # nothing is decided here: a later `abort` of this transaction raises the error
+            return True  # the transaction is not open, so a later `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -289,8 +295,9 @@ class TransactionAdmin:
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
         earlier call. Returns False if the transaction has ended in the other way. Either its coordinator aborted a
         transaction that was to be committed, because of a timeout or a new initialisation of the transactional id, or
-        the transaction had already been committed. Under V1, and after a new initialisation, the result concerns the
-        last transaction of this producer id and epoch, so prepare an id only once.
+        the transaction had already been committed. Under transaction protocol V1, and after a new initialisation, the
+        result concerns the last transaction of this producer id and epoch. Prepare only one transaction with each
+        producer id and epoch.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id
@@ -300,7 +307,8 @@ class TransactionAdmin:
         return await self._prepared.end(prepared, commits=commits)
 
     async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
-        """Take over a transaction that its producer has handed over. The transaction stays open, has no timeout from
+        """Become the owner of a prepared transaction that its producer has handed over. The transaction stays open, has
+        no timeout from
         now on, and its producer is fenced (KIP-939, S121).
 
         Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; a
@@ -315,8 +323,8 @@ class TransactionAdmin:
         """Commit the open transaction of a transactional id on behalf of its producer, which is fenced (KIP-939).
 
         All its records on the brokers become visible, even if its producer had more records to write. Raises KafkaError
-        INVALID_TXN_STATE if no transaction is open, and UnsupportedVersion and AuthorizationFailed as `keep` does, but
-        the only right needed is Write.
+        INVALID_TXN_STATE if no transaction is open, and UnsupportedVersion and AuthorizationFailed in the same cases as
+        `keep`; unlike `keep`, this call needs only the operation Write.
         """
         await self._prepared.commit(transactional_id)
 
@@ -328,7 +336,7 @@ class TransactionAdmin:
     async def _searched(
         self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
     ) -> Collection[TopicPartition]:
-        """Return the partitions to search: all partitions with a leader, or the ones that the caller asked for."""
+        """Return the partitions to search: all partitions with a leader, or the requested partitions."""
         wanted = None if partitions is None else frozenset(partitions)
         if wanted is not None and broker_id is None:
             return wanted
@@ -348,7 +356,7 @@ class TransactionAdmin:
         ]
 
     async def _hanging(self, partitions: Collection[TopicPartition], min_age_ms: int) -> Hanging:
-        """Return the hanging transactions that a single query finds; some of them may be just ending."""
+        """Return the transactions that appear to hang in one query; some of them may only be about to end."""
         newest_ms = now_ms() - min_age_ms
         open_in = await self._open(partitions, lambda known: min_age_ms <= 0 or known.last_timestamp <= newest_ms)
         limits = await self._limits(open_in)
@@ -428,7 +436,7 @@ class TransactionAdmin:
         return {transaction.producer_id: transaction for transaction in described.values()}
 
     async def _limits(self, open_in: OpenByPartition) -> TransactionLimits:
-        """Return the settings of the coordinators, as far as known; if the settings differ, the largest value."""
+        """Return the known settings of the coordinators; if brokers differ in a setting, return the largest value."""
         nodes = {
             transaction.held.coordinator_id
             for transactions in open_in.values()
@@ -533,7 +541,7 @@ def _check(error_code: int, subject: str) -> None:
 
 
 def _raise_but(code: ErrorCode, errors: Iterable[KafkaError]) -> None:
-    """Raise the first error whose code is not `code`."""
+    """Raise the first of the errors whose code is not `code`."""
     for error in errors:
         if error.code is not code:
             raise error

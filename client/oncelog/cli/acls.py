@@ -70,7 +70,8 @@ operation_option: Final = click.option(
 def acls() -> None:
     """Show and change ACLs.
 
-    Brokers check ACLs if authorizer.class.name is set. A deny wins over every allow.
+    Brokers check ACLs if authorizer.class.name is set. An ACL that denies an operation overrides every ACL that allows
+    the operation.
     """
 
 
@@ -206,7 +207,7 @@ def named(kind: type[E], text: str) -> E:
 def patterns_of(
     topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str], cluster: bool, prefixed: bool
 ) -> list[ResourcePattern]:
-    """Return the patterns that the options name."""
+    """Return the resource patterns that the options name."""
     from oncelog_protocol.acls import CLUSTER_NAME, PatternType, ResourcePattern, ResourceType
 
     kind = PatternType.PREFIXED if prefixed else PatternType.LITERAL

@@ -1,12 +1,14 @@
-"""Plans replica moves for `oncelog brokers`: either one broker is emptied, or all brokers get the same load. Pure.
+"""Plans replica moves for `oncelog brokers`: a plan either empties one broker, or gives all brokers the same load.
+Pure.
 
-The weight of a replica is its bytes plus PARTITION_BYTES, so that empty partitions are spread as well. Invariants of a
+The weight of a replica is its bytes plus PARTITION_BYTES, so that a plan also spreads empty partitions evenly.
+Invariants of a
 plan:
 
 - a partition keeps its number of replicas, each on a different broker that may hold replicas;
 - a partition spans no fewer racks than before, unless fewer racks are left; racks count only if all brokers have a
   rack;
-- nothing moves without need: `emptied` moves only the replicas of the leaving brokers, and each move of `balanced`
+- no replica moves without need: `emptied` moves only the replicas of the leaving brokers, and each move of `balanced`
   brings the loads of two brokers closer together.
 """
 
@@ -20,9 +22,9 @@ from oncelog.cli.reassignment_plan import Assignment
 from oncelog.cluster import TopicPartition
 
 PARTITION_BYTES: Final = 1_000_000
-"""The load of a partition besides its data, in bytes: files, memory and requests."""
+"""The load of a replica besides its data, expressed in bytes; it stands for open files, memory and requests."""
 TOLERANCE: Final = 0.1
-"""`balanced` moves nothing between brokers whose loads differ by less than this fraction of the average load."""
+"""`balanced` moves no replica between two brokers whose loads differ by less than this fraction of the average load."""
 
 Sizes = Mapping[TopicPartition, int]
 """Partition -> bytes of one replica."""
@@ -41,7 +43,7 @@ class BrokerLoad(NamedTuple):
 
 
 def loads(assignment: Assignment, sizes: Sizes, brokers: Iterable[int]) -> dict[int, BrokerLoad]:
-    """Return the load of these brokers and of all other brokers that hold replicas."""
+    """Return the load of each of these brokers, and of any further broker that holds replicas."""
     replicas, leads, size = Counter[int](), Counter[int](), Counter[int]()
     for partition, holders in assignment.items():
         leads.update(holders[:1])
@@ -125,8 +127,8 @@ class _Placing:
         self._held[target].add(partition)
 
     def give_leaders_to_idle(self, partitions: Iterable[TopicPartition]) -> None:
-        """In each of these partitions, move the replica to the front whose broker is preferred leader of the fewest
-        partitions.
+        """For each of these partitions, choose as preferred leader the replica whose broker is preferred leader of the
+        fewest partitions.
         """
         for partition in partitions:
             replicas = self.placed[partition]
@@ -196,8 +198,9 @@ class _Placing:
         """Change preferred leaders until no broker leads two partitions more than another broker, as far as the
         replicas allow.
 
-        Each round finds the shortest chain of changes from a broker with many partitions to a broker with few: broker a
-        leads a partition that b holds, and b leads a partition that c holds.
+        Each round finds the shortest chain of changes from a broker that leads many partitions to a broker that leads
+        few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of a
+        partition that c also holds.
         """
         offers = _Offers(self.placed)
         while (chain := self._chain(offers)) is not None:

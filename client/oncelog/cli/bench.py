@@ -33,7 +33,7 @@ size_option: Final = click.option(
 
 @click.group()
 def bench() -> None:
-    """Measure a cluster with our client, like Kafka's perf tests.
+    """Measure the speed of a cluster with oncelog's client, like Kafka's perf tests.
 
     A terminal shows progress on standard error. Plain output has a line for each figure: its name and its value.
     Waiting times are in milliseconds.
@@ -61,9 +61,7 @@ def produce(
     acks: str | None,
     compression: str | None,
 ) -> None:
-    """Send records to TOPIC; the measured wait is the time from `send` of a record to the acknowledgement of the
-    record.
-    """
+    """Send records to TOPIC; the measured wait is the time from sending a record to its acknowledgement."""
     options = client_settings(settings)
     if acks is not None:
         options["acks"] = acks
@@ -95,9 +93,7 @@ def consume(
     records: int | None,
     committed: bool,
 ) -> None:
-    """Read topics from their start to the end that they had when the command started; the report shows the duration of
-    polls.
-    """
+    """Read the records that topics have when the command starts. The report shows the durations of the polls."""
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
     if committed:
         options["isolation_level"] = "read_committed"

@@ -1,4 +1,6 @@
-"""The loads of `oncelog bench`: each load updates a `Measured` while it works. All loads raise KafkaError."""
+"""The loads of `oncelog bench`: each load is a function that updates a `Measured` (the results so far) while it runs.
+All loads raise KafkaError.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
     from oncelog.producer.producer import Producer
 
 VALUES: Final = 64
-"""Number of different values that are sent in rotation; the values are random letters, so that compression has work to
-do.
+"""Number of different record values, which are sent in rotation. The values are random letters, so that compression
+takes realistic effort.
 """
 VALUES_BYTES: Final = 16 << 20
-"""Limit in bytes of all values together, unless a single value is larger."""
+"""Maximum total bytes of the different values; if one value is larger, only one value is generated."""
 POLL_MS: Final = 500
 AHEAD_SECONDS: Final = 0.01
-"""A load with a rate pauses when it is this many seconds ahead."""
+"""A load with a rate limit pauses when it is this many seconds ahead of the rate."""
 
 LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
 """A translation table for `bytes.translate` that maps each byte value to a letter."""
@@ -108,7 +110,7 @@ async def consume(
             now = perf_counter()
             measured.waits.note(now - before)
             measured.seconds, before = now - began, now
-            # Markers may follow the last record, so the positions decide whether the end is reached.
+            # Markers may follow the last record, so compare the consumer's positions with the end offsets.
             finished = [each for each, end in ends.items() if await consumer.position(each) >= end]
             if finished:
                 ends = {each: end for each, end in ends.items() if each not in finished}
@@ -119,8 +121,9 @@ async def transactions(
     bootstrap: str, topic: str, count: int, records: int, size: int, aborts: int, measured: Measured,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Run `count` transactions of `records` records each, one after another; `aborts` of a hundred are aborted, evenly
-    spread."""
+    """Run `count` transactions of `records` records each, one after another; of every hundred transactions, `aborts`
+    transactions are aborted, evenly spread.
+    """
     from oncelog.producer.producer import Producer
 
     async with Producer(bootstrap, **options) as producer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 STEPS_PER_DOUBLING: Final = 16
-"""Buckets of waits per doubling: a resolution of about four percent."""
+"""Number of histogram buckets for each doubling of the wait, which gives a resolution of about four percent."""
 LEAST_SECONDS: Final = 1e-6
 QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
 BARS: Final = 12
@@ -37,8 +37,9 @@ class Waits:
         return self.total_seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without
-        waits."""
+        """Return the quantile of the waits in seconds: `share` of the waits were not longer, to within a bucket.
+        Returns 0 without waits.
+        """
         left = math.ceil(share * self.count)
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -47,7 +48,9 @@ class Waits:
         return self.longest_seconds
 
     def bars(self) -> list[tuple[float, float, int]]:
-        """Return a histogram of at most BARS bars: from, to (seconds), and the number of waits."""
+        """Return a histogram of at most BARS bars; each bar is (from, to, number of waits), with from and to in
+        seconds.
+        """
         if not self._buckets:
             return []
         first, last = min(self._buckets), max(self._buckets)

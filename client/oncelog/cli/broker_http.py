@@ -1,7 +1,7 @@
 """Reads the HTTP listener of a broker (its release, wall clock and metrics) for `doctor` and `support bundle`.
 
-The address follows from the broker's setting `http.listener`. The response names the broker, because another broker may
-be behind a published port.
+The address follows from the broker's setting `http.listener`. Each response names the broker that sent it, because a
+published port may lead to a different broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS: Final = 5.0
 """Timeout in seconds of reading one page."""
 MAX_METRICS_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of metrics that are read; a broker with a hundred thousand used partitions has about this size."""
+"""Maximum bytes of metrics that are read; the metrics of a broker with a hundred thousand used partitions have about
+this size.
+"""
 HTTP_LISTENER: Final = "http.listener"
 EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -36,7 +38,7 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Unread(Exception):
-    """The listener could not be read; the message says why and what to do."""
+    """Raised if the HTTP listener could not be read; the message says why, and what to do."""
 
 
 class Sample(NamedTuple):

@@ -61,9 +61,10 @@ throttle_option: Final = click.option(
 
 @click.group()
 def brokers() -> None:
-    """Show the brokers and their load, let a broker go, and spread the load evenly.
+    """Show the brokers and their load, remove all replicas from a broker, and spread the load evenly.
 
-    `decommission` and `rebalance` show their plan, and carry it out with --execute. The cluster stores the moves. If
+    `decommission` and `rebalance` show their plan, and carry it out with --execute. The cluster stores the moves, so
+    they continue without the command. If
     the command is interrupted, run it again to continue, or cancel all moves with `oncelog reassign cancel --all`.
     """
 
@@ -72,9 +73,10 @@ def brokers() -> None:
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the brokers, including brokers that are away but should hold replicas.
+    """List the brokers, including brokers that are not running but are assigned replicas.
 
-    Plain output: broker, address, rack, state (live, away), whether it is the controller, how many partitions it leads,
+    Plain output: broker, address, rack, state (live, or away if it is not running), whether it is the controller, how
+    many partitions it leads,
     replicas, replicas that are not in sync, bytes of its replicas, bytes that are free.
     """
 
@@ -250,7 +252,7 @@ def _plan_rows(state: ClusterState, target: Assignment) -> list[tuple[object, ..
 
 
 async def _interruptible(work: Awaitable[ClusterState]) -> ClusterState:
-    """Await the work; if it is interrupted, print which moves continue without the command."""
+    """Await `work`; if the user interrupts the command, print which moves the cluster continues."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -270,7 +272,7 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
         if throttle:
             await set_throttle(admin, _throttled(state, moves), throttle)
         elif left := await throttled_topics(admin, state.topics):
-            await clear_throttle(admin, left)  # moves that an interrupted command left
+            await clear_throttle(admin, left)  # the moves that an earlier, interrupted command has started
         if moves:
             await admin.alter_partition_reassignments(moves)
         under_way = {each: move.target for each, move in state.moving.items()} | moves

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from oncelog.errors import KafkaError
 
 DIRECTORY_SECONDS: Final = 10.0
-"""Seconds that a broker may take to describe its directories before they are left out of the state."""
+"""Seconds to wait for a broker to describe its data directories; a slower broker's directories are left out of the
+state.
+"""
 
 HEARSAY_SECONDS: Final = 5.0
-"""Seconds that brokers may take to learn that a reassignment is over."""
+"""Maximum seconds for which the state is read again, because brokers may learn late that a reassignment is over."""
 HEARSAY_PAUSE_SECONDS: Final = 0.25
 
 
@@ -95,8 +97,8 @@ class ClusterState:
 async def read_state(admin: Admin, expected: Mapping[TopicPartition, Sequence[int]] | None = None) -> ClusterState:
     """Read the state. A broker that does not describe its directories is missing from `directories`. Raises KafkaError.
 
-    The controller ends a reassignment a moment before all brokers know, so a broker may still report the replicas of
-    both the old and the new assignment. The state is therefore read again for up to HEARSAY_SECONDS while it looks
+    Brokers learn a moment after the controller that a reassignment is over, so a broker may still report the replicas
+    of both the old and the new assignment. The state is therefore read again for up to HEARSAY_SECONDS while it looks
     outdated, or while partitions that are not moving differ from the `expected` assignment.
     """
     cluster = await admin.describe_cluster()
@@ -142,7 +144,7 @@ async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
         if not all(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in failure.errors.values()):
             raise
         return failure.results
-    except KafkaError as error:  # raised for a single topic: it was deleted after the listing
+    except KafkaError as error:  # a single requested topic was deleted after the listing
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return {}

@@ -1,7 +1,7 @@
 """`--command-config client.properties`: how the commands connect, with the keys of Kafka's own tools.
 
-Security settings that would have no effect here are refused. Other keys that our clients do not have are ignored,
-because other tools read the same file.
+Security settings that the client cannot apply are refused. Other keys that oncelog's clients do not know are ignored,
+because they may be meant for other tools that read the same file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SAME: Final = {
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
 _WITHOUT_EFFECT: Final = frozenset({"ssl.protocol", "ssl.enabled.protocols", "sasl.client.callback.handler.class"})
-"""Security settings that are ignored: OpenSSL handles some of them itself, and others name Java classes."""
+"""Security settings that are ignored, because OpenSSL chooses the value itself or because the value names a Java class.
+"""
 _NUMBERS: Final = frozenset({"request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms"})
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 
@@ -73,7 +74,7 @@ def connection_settings() -> dict[str, Any]:
 
 
 def take_over(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    """Read the file of --command-config; this function is the callback of the option."""
+    """Read the file of --command-config; click calls this function as the callback of the option."""
     path = of_profile(context, "command_config", path, "command_config")
     if path is None:
         return

@@ -1,4 +1,4 @@
-"""`oncelog completion`: the script with which a shell completes our commands and options."""
+"""`oncelog completion`: prints the script with which a shell completes the commands and options of `oncelog`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 VARIABLE: Final = "_ONCELOG_COMPLETE"
-"""The variable with which the script asks `oncelog` for completions; click expects this name."""
+"""The environment variable that the script sets to request completions from `oncelog`; click expects this name."""
 
 
 @click.command()

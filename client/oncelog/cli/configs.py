@@ -110,7 +110,8 @@ def describe(
     shows_all: bool,
     with_documentation: bool,
 ) -> None:
-    """Show settings: by default the settings that have been set, otherwise the named settings or --all.
+    """Show settings: by default only keys with a value of their own on the resource; otherwise the named keys, or all
+    keys with --all.
 
     Plain output: resource, key, value, source, and whether it can be changed while the broker runs; and documentation,
     if requested.
@@ -167,7 +168,7 @@ def delete(
     bootstrap: str,
     check: bool,
 ) -> None:
-    """Reset KEY to the value that applies if KEY is not set on this resource."""
+    """Remove the value of KEY from this resource, so that the broker's value or the default applies."""
     from oncelog.admin.resources import AlterConfig, AlterOperation
 
     changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Render = Callable[[OutputRecord], bytes]
 
 POLL_MS: Final = 100
-"""Milliseconds to wait for records before checking again whether the end is reached; a marker at the end yields no
-record.
+"""Milliseconds to wait for records before checking again whether the end is reached. The check is needed because a
+marker at the end yields no record.
 """
 
 

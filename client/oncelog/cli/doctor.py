@@ -1,4 +1,4 @@
-"""`oncelog doctor`: checks a cluster from here, and says for each finding what to do."""
+"""`oncelog doctor`: checks a cluster from this machine, and says for each finding what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Versions = frozenset[tuple[int, int, int]]
 
 REACH_SECONDS: Final = 5.0
-"""Seconds that a broker may take to accept a connection from here."""
+"""Timeout in seconds for connecting from this machine to a broker."""
 READ_SECONDS: Final = 60.0
 """Timeout in seconds of reading the state of the cluster."""
 HANGING_SECONDS: Final = 30.0
@@ -41,8 +41,9 @@ COLUMNS: Final = tuple(map(Column.headed, ("Check", "State", "What", "What to do
 def doctor(bootstrap: str, output: str | None) -> None:
     """Check the cluster, and say what to do about each finding. Changes nothing.
 
-    The checks include listeners (can this machine reach what brokers advertise), the controller, brokers that are away,
-    replication, hanging transactions, disks, leases (ZooKeeper sessions), clocks, file descriptors, versions, and
+    The checks include listeners (can this machine reach what brokers advertise), the controller, brokers that are not
+    running, replication, hanging transactions, disks, leases (ZooKeeper sessions), clocks, file descriptors, versions,
+    and
     throttles left behind. Leases, clocks and descriptors need the brokers' HTTP listeners (http.listener).
 
     Plain output: check, state (ok, warning, problem, not checked), what was found, what to do. The exit code is 1 if

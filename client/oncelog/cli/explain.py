@@ -61,7 +61,8 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
     Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and fields of the
     transaction that holds back readers ("-" if there is none). The fields are its first offset, transactional id,
     producer id, epoch, client id, client host, begin, timestamp of its first record, latest end without intervention
-    (times in ms), and the reason why it hangs. Then follow the groups with pending offsets of the partition, the
+    (times in ms), and the reason why it hangs. The last columns are the groups with pending offsets of the partition,
+    the
     transactional ids of their transactions, and the latest ends of these transactions (ms).
     """
 

@@ -37,8 +37,8 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """A group with its members, and a row for each partition for which the group has a committed offset or a reading
-    member.
+    """A group with its members, and a row for each partition that a member reads or for which the group has committed
+    an offset.
     """
 
     group: DescribedGroup
@@ -84,7 +84,7 @@ async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -
 
 
 async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Return the first and last offsets of the partitions that still exist. Raises KafkaError."""
+    """Return the start and end offsets of those partitions that still exist. Raises KafkaError."""
     from oncelog.cli.reset_plan import Bounds
     from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -102,7 +102,9 @@ async def planned(
     position: Position | None,
     shift_by: int | None,
 ) -> dict[TopicPartition, int]:
-    """Compute the new offset of each partition from `position` or from a shift. Raises KafkaError."""
+    """Compute the new offset of each partition, either from `position` or by shifting the committed offset. Raises
+    KafkaError.
+    """
     from oncelog.cli.offsets import AtTime, resolve
     from oncelog.cli.reset_plan import shifted
 

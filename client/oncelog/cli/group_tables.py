@@ -34,7 +34,7 @@ def title(positions: GroupPositions) -> tuple[str, str]:
 
 
 def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
-    """Return the columns and the rows; the last column exists only if an offset is pending."""
+    """Return the columns and rows of the positions table; its last column exists only if an offset is pending."""
     if not any(_holder(positions, row) for row in positions.rows):
         return PARTITION_COLUMNS, [_position(row) for row in positions.rows]
     rows = [(*_position(row), _holder(positions, row)) for row in positions.rows]
@@ -42,7 +42,7 @@ def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Ro
 
 
 def member_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
-    """Columns, and a row for each member; members of streams groups have tasks, too."""
+    """Return the columns and a row for each member; for streams groups, the table also has the tasks."""
     members = positions.group.members
     rows: list[Row] = [(*_who(member), _names(member.assignment) or None) for member in members]
     if all(member.active_tasks is None for member in members):

@@ -53,8 +53,8 @@ def list_(bootstrap: str, output: str | None) -> None:
     """List the groups. Plain output has a line for each group: group, state, protocol type and protocol.
 
     The type shows the kind of members: "consumer", "share" or "streams", or nothing for a group that only commits
-    offsets. The protocol is "classic", where a member assigns the partitions, or one where the broker does: "consumer"
-    (KIP-848), "share" (KIP-932), "streams" (KIP-1071).
+    offsets. In a group of the protocol "classic", a member assigns the partitions. In groups of the protocols
+    "consumer" (KIP-848), "share" (KIP-932) and "streams" (KIP-1071), the broker assigns them.
     """
 
     async def command() -> list[tuple[str, ...]]:
@@ -163,7 +163,7 @@ def reset(
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if not committed and not topics and from_file is None:
-                # this call raises GROUP_ID_NOT_FOUND if the group does not exist
+                # called for its error: it raises GROUP_ID_NOT_FOUND if the group does not exist
                 await admin.groups.describe([group_id])
             if from_file is not None:
                 plan = _plan_from(from_file)

@@ -14,15 +14,16 @@ from oncelog.cli.cluster_state import ClusterState
 from oncelog.cli.output import count
 
 MAX_CLOCK_DIFFERENCE_MS: Final = 2000.0
-"""Largest difference between wall clocks, in milliseconds, that is not reported. Wall clocks stamp records, and
-retention and searches by time compare these timestamps.
+"""Largest difference between wall clocks, in milliseconds, that is not reported. A larger difference matters because
+records get their timestamps from wall clocks, and retention and searches by time compare these timestamps.
 """
 LEAST_FREE_SHARE: Final = 0.1
 """A disk with less than this fraction free counts as almost full."""
 MOST_USED_DESCRIPTORS: Final = 0.85
 """A broker that uses more than this fraction of its file descriptors will soon run out of descriptors."""
 FEW_DESCRIPTORS: Final = 10_000
-"""A limit of file descriptors below this is too low for a broker, because each partition and each client uses some."""
+"""A broker's limit of file descriptors should not be lower than this, because each partition and each client uses some.
+"""
 NAMED: Final = 3
 """Maximum number of partitions that a finding names."""
 
@@ -50,7 +51,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that was read of the cluster for the checks."""
+    """The facts about the cluster that the checks need."""
 
     state: ClusterState
     unreachable: Mapping[int, str]

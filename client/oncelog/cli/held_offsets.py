@@ -24,7 +24,9 @@ class HeldOffsets:
     pending: tuple[PendingOffset, ...] = ()
     why_not: str | None = None
     unstable: frozenset[TopicPartition] = field(default_factory=frozenset)
-    """Partitions with a pending offset according to the coordinator of the one group queried."""
+    """Partitions with a pending offset of the queried group, as its coordinator reports them; used if only one group
+    was queried.
+    """
 
     def of_group(self, group_id: str, partition: TopicPartition) -> PendingOffset | None:
         """Return the pending offset of the group in a partition, None if there is none."""

@@ -3,7 +3,8 @@
     {"topic": "t", "partition": 0, "offset": 17, "timestamp": 1767225600000,
      "key": "k", "value": "v", "headers": [["name", "value"]], "encoding": "utf-8"}
 
-Keys, values and header values are text or null; if `encoding` says so, all of them are base64. A record to produce
+Keys, values and header values are text or null; with the `encoding` "base64", all of them are base64. A record to
+produce
 needs only the fields that matter: `{"value": "hello"}` is a record. `produce` ignores `topic` and `offset`, so that the
 output of one command is the input of the other. In both commands, a key or value in a format such as Avro is any JSON
 value. Headers may also be an object if no header name occurs twice.
@@ -67,8 +68,8 @@ def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, An
 
 
 def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
-    """Return the record that a line of JSON describes. `as_json` contains "key", "value" or both if the chosen format
-    turns any JSON value into that field. Raises ValueError, whose message says which field is wrong.
+    """Return the record that a line of JSON describes. `as_json` names the fields ("key", "value" or both) whose
+    format, such as Avro, accepts any JSON value. Raises ValueError, whose message says which field is wrong.
     """
     try:
         fields = json.loads(line)

@@ -32,8 +32,8 @@ Row = tuple[int, int, int, int, int, int]
 def leaders() -> None:
     """Show which brokers lead partitions, and elect leaders.
 
-    The preferred leader of a partition is its first replica. If all partitions are led by their preferred leaders, the
-    lead is distributed as planned when the topics were created.
+    The preferred leader of a partition is its first replica. If all partitions are led by their preferred leaders,
+    leadership is distributed over the brokers as planned when the topics were created.
     """
 
 
@@ -41,7 +41,8 @@ def leaders() -> None:
 @bootstrap_option
 @output_option
 def show(bootstrap: str, output: str | None) -> None:
-    """Show for each broker how many partitions it holds, is in sync with, leads, and should lead.
+    """Show for each broker the number of its replicas, of its in-sync replicas, of the partitions that it leads, and of
+    the partitions whose preferred leader it is.
 
     Partitions without a leader are counted under broker -1.
     """
@@ -91,7 +92,8 @@ def elect(
     """Elect the preferred leaders of these topics and partitions, or of all.
 
     A preferred replica that is out of sync is reported instead of elected. With --unclean, partitions without a leader
-    get a leader that may lack records. The missing records are lost, so topics or partitions must be named. Plain
+    get a leader that may lack records. Records that the new leader lacks are lost, so --unclean requires named topics
+    or partitions. Plain
     output: the partitions whose leader has changed, as TOPIC-PARTITION.
     """
     if unclean and not targets:

@@ -2,8 +2,9 @@
 
 Commands of this package are listed in BUILT_IN. All other commands are entry points of the group `oncelog.commands`;
 the broker adds `serve` and `dump` this way, because the client may not import the broker. Looking up entry points takes
-some 25 ms, because importlib.metadata reads every installed package. Tools start `serve` in a loop, so SHORTCUTS
-repeats its entry point. SHORTCUTS repeats only a name and imports nothing; a test checks that the name equals the one
+some 25 ms, because importlib.metadata reads every installed package. `serve` should start without this delay, because
+tools start it often, so SHORTCUTS repeats its entry point. SHORTCUTS repeats only a name and imports nothing; a test
+checks that the name equals the one
 in pyproject.toml.
 """
 
@@ -77,7 +78,9 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError that suggests the nearest names; click alone would find them among loaded commands only."""
+        """Raises UsageError that suggests the nearest names; click alone would search only the commands that are
+        already loaded.
+        """
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:

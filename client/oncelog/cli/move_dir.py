@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
 LOOK_SECONDS: Final = 0.2
-"""Seconds between two questions to the broker how far the moves are."""
+"""Seconds between two queries of the broker for the progress of the moves."""
 
 
 @click.command(name="move-dir")
@@ -32,9 +32,10 @@ LOOK_SECONDS: Final = 0.2
 def move_dir(targets: tuple[Target, ...], bootstrap: str, broker_id: int, path: str, wait: bool) -> None:
     """Move replicas of a broker to another of its data directories, while they are in use.
 
-    Of a TOPIC without a partition, all replicas of the broker are moved. `oncelog log-dirs` shows the directories, and
-    copies under way; the broker's setting replica.alter.log.dirs.io.max.bytes.per.second limits their rate. A move to
-    the present directory ends a move.
+    If TOPIC is given without a partition, all replicas of the topic on this broker are moved. `oncelog log-dirs` shows
+    the directories, and
+    copies under way; the broker's setting replica.alter.log.dirs.io.max.bytes.per.second limits their rate. To end a
+    move, move the replica to the directory that holds it now.
     """
 
     async def command() -> int:

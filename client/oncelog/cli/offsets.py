@@ -34,7 +34,7 @@ class Earliest:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The end of the partition."""
+    """The end offset of the partition, which its next record will get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Return the position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message
+    """Return the position that `text` describes; an age such as 5m is subtracted from `now_ms`. Raises ValueError,
+    whose message
     lists the valid forms."""
     text = text.strip()
     if text == "earliest":

@@ -75,7 +75,7 @@ _headings: Final = click.option(
 
 
 def output_option(command: F) -> F:
-    """Add the option for the output format; the module `output` uses it."""
+    """Add the option --output, which selects the output format of the module `output`."""
     return _output(_headings(command))
 
 
@@ -112,7 +112,9 @@ def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: str) -> bool | int | str:
-    """Return text for options that are declared as text (`client.id=7`), otherwise a number or boolean if possible."""
+    """Return the value as text if the option is declared as text (`client.id=7`); otherwise as a number or boolean if
+    possible.
+    """
     from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig, declared_types
     from oncelog.type_checks import takes_text
 

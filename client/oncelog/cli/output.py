@@ -5,7 +5,7 @@ knows
 whether a document is written as JSON or as YAML, from the option --output (`chosen_document` stores the choice).
 
 All output of commands goes through this module, so that no name that a client chose can send escape sequences to a
-terminal (`escaping`). A test finds commands that print without this module. The records of `consume` and `dump` have
+terminal (`escaping`). A test fails if a command prints without this module. The records of `consume` and `dump` have
 their own renderers.
 """
 
@@ -24,8 +24,8 @@ JSON: Final = "json"
 YAML: Final = "yaml"
 OUTPUTS: Final = ("table", JSON, YAML, "plain")
 YAML_CHOSEN: Final = "oncelog.yaml"
-"""The key of the chosen document format in the `meta` of click's context, which a command shares with its parent
-commands.
+"""The key of the chosen document format in the `meta` of click's context, which click shares between a command and its
+parent commands.
 """
 HEADINGS_WISHED: Final = "oncelog.headings"
 
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
     @classmethod
     def headed(cls, heading: str, shown: Callable[[Any], object] = _as_it_is) -> Column:
-        """Return a column whose name follows from its heading: "Producer id" becomes "producer_id"."""
+        """Return a column whose JSON key is derived from its heading: "Producer id" becomes "producer_id"."""
         return cls(heading.lower().replace(" ", "_"), heading, shown)
 
 
@@ -79,7 +79,8 @@ def show_document(value: Any) -> None:
 
     # The YAML document has the values that JSON has: tuples become lists, keys become strings.
     text = json.dumps(value, ensure_ascii=False)
-    # YAML writes characters that change the text direction unescaped, unless it escapes all non-ASCII characters.
+    # The YAML library leaves characters that change the text direction unescaped unless it escapes all non-ASCII
+    # characters, so it must escape them all.
     shown = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=text.isprintable(), width=120)
     click.echo(shown, nl=False)
 
@@ -90,8 +91,8 @@ def show_json(document: str) -> None:
 
 
 def show_plain(rows: Sequence[Sequence[object]], headings: Sequence[str] = ()) -> None:
-    """Print a line for each row, its fields separated by tabs. `headings` are printed only with --headings, so that
-    `cut` and `while read` need not skip a line.
+    """Print a line for each row, its fields separated by tabs. `headings` are printed only with --headings, so that by
+    default `cut` and `while read` need not skip a line.
     """
     context = click.get_current_context(silent=True)
     wished = context is not None and HEADINGS_WISHED in context.meta

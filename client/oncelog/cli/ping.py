@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = tuple(map(Column.headed, ("Address", "Brokers", "Controller")))
 TIMEOUT_SECONDS: Final = 5.0
-"""Default timeout in seconds: half of the usual limit of container health checks, so that this command can report the
-reason.
+"""Default timeout in seconds: half of the usual timeout of container health checks, so that this command can report the
+reason of a failure before it is killed.
 """
 
 

@@ -87,8 +87,9 @@ def produce(
 
     With --value or --key of a format other than bytes, values or keys are JSON, both in plain lines and with --json.
     The formats are numbers as Java's serializers write them, msgpack, and formats with a schema (avro, json-schema,
-    protobuf). With --registry, a value is written with the latest schema of the subject TOPIC-value (a key: TOPIC-key),
-    or with the schema of --value-schema, which is registered. Without a registry, only the schema in the file is used.
+    protobuf). With --registry, values use the latest schema of the subject TOPIC-value, and keys that of TOPIC-key. If
+    --value-schema names a file, its schema is registered and used instead. Without a registry, only the schema in the
+    file is used.
 
     \b
       echo hello | oncelog produce greetings

@@ -19,8 +19,8 @@ COLUMNS: Final = tuple(map(Column.headed, ("Profile", "Current", "Bootstrap serv
 def profile() -> None:
     """Store the settings of several clusters under names, and choose one of them.
 
-    A command takes each of --bootstrap-server, --command-config and --registry that is not given from the profile of
-    --profile (or ONCELOG_PROFILE), otherwise from the current profile. The file is ~/.config/oncelog/profiles.yaml
+    If --bootstrap-server, --command-config or --registry is not given, a command uses the value in the profile that
+    --profile (or ONCELOG_PROFILE) names, or else in the current profile. The file is ~/.config/oncelog/profiles.yaml
     (XDG_CONFIG_HOME, ONCELOG_PROFILES).
 
     \b

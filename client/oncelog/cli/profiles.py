@@ -31,7 +31,7 @@ MAX_FILE_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How to reach one cluster; None means that the profile has no such setting."""
+    """The connection settings of one cluster; None means that the profile does not have the setting."""
 
     bootstrap_servers: str
     command_config: str | None = None
@@ -98,7 +98,7 @@ def write_profiles(profiles: Profiles) -> None:
 
 
 def choose_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    """Handle --profile as a callback of click, which click calls before the callbacks of other options."""
+    """Handle --profile as a callback of click; click calls this callback before the callbacks of the other options."""
     if name is not None:
         context.meta[CHOSEN] = read_profiles().named(name), True
     elif CHOSEN not in context.meta and profiles_path().exists():

@@ -70,7 +70,7 @@ def _entity(
 def quotas() -> None:
     """Show and change quotas of users, client ids and addresses.
 
-    A client over its quota is throttled. The most specific quota for its user and client id applies.
+    A client over its quota is throttled. For each client, the most specific quota for its user and client id applies.
     """
 
 
@@ -129,7 +129,8 @@ def set_(bootstrap: str, **options: Any) -> None:
 @entity_options
 @click.argument("names", metavar="[QUOTA]...", nargs=-1, type=click.Choice(tuple(KEYS)))
 def remove(bootstrap: str, names: Sequence[str], **named: Any) -> None:
-    """Remove the named quotas of an entity, or all its quotas. The next less specific quota then applies.
+    """Remove the named quotas of an entity, or all its quotas. After the removal, the next less specific quota applies
+    to the entity.
 
     `oncelog quotas remove --user alice consumer-byte-rate`
     """

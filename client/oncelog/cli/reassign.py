@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEARSAY_SECONDS: Final = 3.0
-"""Seconds during which partitions that are neither at their target nor moving are queried again, because a broker's
-response may be outdated.
+"""Maximum seconds of repeated queries for partitions that seem to be neither at their target nor moving; the queries
+are repeated because a broker's response may be outdated.
 """
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
 DONE, MOVING, OTHER = "done", "moving", "elsewhere"
-"""States of a partition in a plan: at its target (DONE), moving to its target (MOVING), or neither (OTHER)."""
+"""States of a partition in a plan: at its target (DONE), moving to its target (MOVING), or neither of the two (OTHER).
+"""
 
 
 def broker_ids(text: str) -> tuple[int, ...]:
@@ -237,7 +238,9 @@ def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
 
 
 async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
-    """Return the replicas of the partitions of these topics; for an ongoing reassignment, the replicas before it."""
+    """Return the replicas of the partitions of these topics; for a partition with an ongoing reassignment, the replicas
+    before that reassignment.
+    """
     from oncelog.cluster import TopicPartition
 
     described = await admin.describe_topics(topics)

@@ -2,8 +2,8 @@
 
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}
 
-A plan moves as few replicas as possible: a replica stays on its broker unless that broker is to hold no replicas, or
-has more than its share.
+A plan moves as few replicas as possible: a replica stays on its broker unless that broker is excluded from the plan, or
+has more than its share of replicas.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class _Placing:
         self._held: Counter[int] = Counter(dict.fromkeys(brokers, 0))
 
     def keep(self, replicas: Sequence[int], wanted: int, share: int) -> list[int]:
-        """Return the replicas to keep: replicas on brokers below their share, with different racks preferred."""
+        """Return the replicas that stay where they are: replicas on brokers with less than their share, preferably in
+        different racks.
+        """
         kept: list[int] = []
         number_of_racks = len(set(self._racks.values()))
         for node in replicas:
@@ -121,7 +123,7 @@ class _Placing:
                 continue
             racks = {self._racks[other] for other in kept}
             if self._racks[node] in racks and wanted - len(kept) <= min(wanted, number_of_racks) - len(racks):
-                continue  # the remaining replicas are needed in racks without a replica
+                continue  # further replicas must go to racks without a replica
             kept.append(node)
             self._held[node] += 1
         return kept
@@ -159,8 +161,8 @@ class _Placing:
         return len(after) >= len(racks)
 
     def with_leaders(self, placed: Mapping[TopicPartition, list[int]]) -> Assignment:
-        """Put the preferred leader of each partition first: the first replica whose broker is below its share of
-        leaders.
+        """Choose a preferred leader for each partition, and list it first: the first replica whose broker leads less
+        than its share of partitions.
         """
         share = -(-len(placed) // max(1, len(self._racks)))
         led: Counter[int] = Counter()

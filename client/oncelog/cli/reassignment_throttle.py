@@ -1,7 +1,7 @@
 """The throttle of `oncelog reassign`, set before partitions move and removed afterwards.
 
-Like kafka-reassign-partitions (KIP-73), it sets a rate on each broker that sends or receives, and on each topic the
-list of throttled replicas. In-sync replicas are not throttled.
+Like kafka-reassign-partitions (KIP-73), the throttle sets a rate on each broker that sends or receives replicas, and a
+list of throttled replicas on each topic. In-sync replicas are not throttled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> None:
-    """Limit these moves to `bytes_per_second` on each broker. Raises KafkaError."""
+    """Limit the data of these replica moves to `bytes_per_second` on each broker. Raises KafkaError."""
     from oncelog.admin import AlterConfig, ConfigResource
 
     leaders: dict[str, list[str]] = {}

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 HIDDEN: Final = "[hidden]"
 SHORTEST_SECRET: Final = 4
-"""A known secret with fewer characters is replaced only after its name, because it may be part of any word."""
+"""A known secret with fewer characters is replaced only where it follows the name of its setting, because so short a
+text may occur in any word.
+"""
 SECRET_WORDS: Final = (
     "password",
     "passwd",
@@ -32,8 +34,8 @@ SECRET_WORDS: Final = (
 )
 """Parts of the names of settings whose values are secrets. Each `.` also matches `_` and `-`."""
 
-# A log or a response may contain any text, so the patterns bound the length of the text before the mark of a secret
-# (`=`, `://`); the time is then proportional to the length of the text.
+# A log or a response may contain any text, so the patterns limit the number of characters before the sign of a secret
+# (`=`, `://`). With this limit, the search time is proportional to the length of the text.
 _WORD: Final = f"(?:{'|'.join(SECRET_WORDS).replace('.', '[._-]?')})"
 _SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
 _JAAS: Final = re.compile(r"(?P<start>LoginModule\s+\w+)\s[^;]*;?", re.IGNORECASE)
@@ -67,8 +69,9 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
-    """Return the document with its texts and keys redacted; the entire value of a secret setting is replaced by
-    HIDDEN."""
+    """Return the document with redacted texts and keys; the value of a secret setting, whatever its type, becomes
+    HIDDEN.
+    """
     if isinstance(value, str):
         return redacted(value, secrets)
     if isinstance(value, Mapping):

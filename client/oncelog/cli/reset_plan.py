@@ -27,7 +27,9 @@ class Bounds:
 def shifted(
     committed: Mapping[TopicPartition, int], by: int, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """Return each committed offset shifted by `by` records, but within the partition's bounds."""
+    """Return each committed offset moved by `by` offsets; a result outside the partition's bounds becomes the nearest
+    bound.
+    """
     return {
         partition: min(max(offset + by, bounds[partition].beginning), bounds[partition].end)
         for partition, offset in committed.items()

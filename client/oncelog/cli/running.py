@@ -35,11 +35,11 @@ _PLACE: Final = re.compile(r"(\S+:\d+): ")
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Name resolution has its own error numbers, and the message already contains their text."""
+"""Errors of name resolution have their own error numbers, and their message already contains the text of the error."""
 
 
 class Failure(click.ClickException):
-    """Ends the command with exit code 1 and `oncelog: message` on standard error."""
+    """An exception that ends the command with exit code 1 and prints `oncelog: message` on standard error."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(visible(f"oncelog: {self.message}", "\n"), file=file or sys.stderr)
@@ -61,7 +61,7 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # errors of the network are KafkaErrors
+    except OSError as error:  # network errors arrive here as KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -78,7 +78,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
     if str(error) == error.message:
-        return visible(error.message)  # no broker was queried, so an error code would mean nothing
+        return visible(error.message)  # no broker sent this error, so an error code would mislead
     return visible(f"{error.code.name}: {error.message}")
 
 
@@ -96,8 +96,8 @@ def _addresses(bootstrap: str) -> list[str]:
 
 
 def _unreachable(message: str, bootstrap: list[str]) -> str:
-    """Return the message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster
-    named.
+    """Return the message for a ConnectionFailed with the unreachable address: a bootstrap server, or a broker's
+    advertised listener.
     """
     where = ",".join(bootstrap)
     told = message.removeprefix(NONE_REACHED)
@@ -113,7 +113,8 @@ def _unreachable(message: str, bootstrap: list[str]) -> str:
 
 
 def _reason(message: str, where: str) -> str:
-    """Return the system's error text if the message contains the error number, because asyncio says only "Connect call
+    """Return the operating system's text for the error number if the message contains one, because asyncio says only
+    "Connect call
     failed".
     """
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
@@ -131,7 +132,8 @@ def _advice(why: str) -> str:
 
 
 def silenced() -> click.exceptions.Exit:
-    """Return the exception that ends a command whose output is no longer read. The buffer of standard output is
+    """Return the exception that ends the command after the reader of its output has closed the pipe. The buffer of
+    standard output is
     discarded, because otherwise Python would complain at exit.
     """
     try:

@@ -35,7 +35,7 @@ def shares() -> None:
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the share groups. Plain output: group and state on each line."""
+    """List the share groups. Plain output has a line for each group: group and state."""
 
     async def command() -> list[tuple[str, ...]]:
         from oncelog.admin import Admin
@@ -54,9 +54,8 @@ def list_(bootstrap: str, output: str | None) -> None:
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show the progress and the members of share groups.
 
-    All records below the start offset are accepted, rejected or archived. The lag counts the records that are not done
-    yet: records that were
-    never delivered, and records that a member is processing or has released. Plain output has a line for each
+    All records below the start offset are accepted, rejected or archived. The lag counts the records that were never
+    delivered, and the records that a member is processing or has released. Plain output has a line for each
     partition: group, state, topic, partition, start offset, lag.
     """
 
@@ -128,7 +127,7 @@ def _as_json(group: DescribedShareGroup, offsets: dict[TopicPartition, ShareOffs
 def reset(
     group_id: str, bootstrap: str, output: str | None, topics: tuple[Target, ...], target: str, execute: bool
 ) -> None:
-    """Restart partitions of GROUP, which must have no members, at a new offset.
+    """Set new start offsets for partitions of GROUP, which must have no members.
 
     Records after the new offset are delivered again, even if they were accepted. Positions are written as in `oncelog
     consume --from`. Plain output: topic, partition, start offset, new offset.
@@ -195,7 +194,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await admin.shares.describe(group_ids)  # this call raises an error if the group is not a share group
+            await admin.shares.describe(group_ids)  # called because it raises an error for other groups
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)

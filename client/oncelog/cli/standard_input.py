@@ -1,9 +1,9 @@
 """Reads a file, pipe or terminal in chunks, without blocking the event loop and without a thread.
 
-A thread in read() cannot be cancelled, so Ctrl-C would hang until the next line. A descriptor that is set to
-non-blocking becomes non-blocking for every process that shares it, such as the shell on the terminal. Therefore the
-reader waits until data is available and then reads once, which does not block. A regular file is always readable, and
-the event loop cannot watch it.
+A thread in read() cannot be cancelled, so Ctrl-C would hang until the next line. The descriptor stays blocking, because
+every process that shares it, such as the shell on the terminal, would see a change to non-blocking. Therefore the
+reader waits until data is available and then reads once, which does not block. The event loop cannot watch a regular
+file, but a regular file is always readable.
 """
 
 from __future__ import annotations

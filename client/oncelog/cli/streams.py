@@ -1,8 +1,9 @@
 """Handles standard streams that are closed or whose disk is full.
 
-The next opened file or socket would get the number of a closed stream, and printed text would be written there.
-Therefore the number is first occupied by a descriptor on which reading, or writing, fails, so only a command that needs
-the stream gets an error.
+If a standard stream is closed, the next opened file or socket would get its descriptor number, and printed text would
+be written to that file or socket.
+Therefore this module first opens a descriptor with that number on which every read or write fails. A command then gets
+an error only if it uses the stream.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ FAILED: Final = 1
 
 @contextmanager
 def whole_streams() -> Iterator[None]:
-    """Context manager that wraps a command. A failure to write standard output becomes one line on standard error and
-    exit code 1.
+    """Context manager that wraps a command. If writing to standard output fails, the command prints one line on
+    standard error and ends with exit code 1.
     """
     _fill_gaps()
     code: object = None
@@ -42,7 +43,9 @@ def whole_streams() -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """Return the text for an error that no command has handled; it names the file of the error, or standard output."""
+    """Return the message for an OSError that the command did not handle; the message names the file, or standard
+    output.
+    """
     if error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return f"cannot write to standard output: {error.strerror or error}"
@@ -53,7 +56,7 @@ def _failed(message: str) -> int:
     try:
         sys.stderr.write(f"oncelog: {message}\n")
     except OSError:
-        pass  # no stream is left to report to
+        pass  # standard error fails too, so the error cannot be reported
     return FAILED
 
 
@@ -72,8 +75,7 @@ def discard(descriptor: int) -> None:
 
 
 def _fill_gaps() -> None:
-    # Reading from a descriptor that is opened for writing fails, and so does writing to a descriptor opened for
-    # reading.
+    # A descriptor opened for writing makes every read fail, and a descriptor opened for reading makes every write fail.
     if sys.stdin is None:
         sys.stdin = _stream(STDIN, os.O_WRONLY, "r")
     if sys.stdout is None:

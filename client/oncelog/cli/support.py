@@ -35,8 +35,8 @@ DEFAULT_LINES: Final = 2000
 MAX_GROUPS: Final = 200
 """Maximum number of groups whose members and offsets the archive contains; the names of all groups are listed."""
 PART_SECONDS: Final = 90.0
-"""Timeout in seconds for reading one part of the archive, such as the topics or the groups. For a part that fails, the
-archive contains the reason.
+"""Timeout in seconds for reading one part of the archive, such as the topics or the groups. If reading a part fails,
+the archive contains the reason instead.
 """
 JOURNAL_SECONDS: Final = 60
 
@@ -60,7 +60,7 @@ through it before you send it on.
 
 @click.group()
 def support() -> None:
-    """Gather the data that somebody who helps with a cluster needs."""
+    """Collect data about a cluster for a person who helps to find a problem."""
 
 
 @support.command()
@@ -80,7 +80,7 @@ def support() -> None:
 def bundle(file: Path | None, bootstrap: str, logs: tuple[Path, ...], units: tuple[str, ...], lines: int) -> None:
     """Write one archive: settings without secrets, states, metrics, findings of `doctor`, and the ends of logs.
 
-    For a part that cannot be read, the archive contains the reason. Secrets are hidden: values of password settings,
+    If a part cannot be read, the archive contains the reason instead. Secrets are hidden: values of password settings,
     all passwords of --command-config, and text that looks like a password, a token or a private key.
 
     `oncelog support bundle --log cluster-data/broker-1.log`, or `--journal oncelog` under systemd.

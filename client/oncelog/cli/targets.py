@@ -43,7 +43,8 @@ PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
     """Raises UsageError if one of the ids is not a broker of the cluster. Commands call this function before they
-    send a request to a broker, because a client waits for a missing broker, which might be starting."""
+    send a request to a broker, because a client waits for a missing broker in case that broker is starting.
+    """
     wanted = set(broker_ids)
     if not wanted:
         return
@@ -55,8 +56,8 @@ async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
 
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
     """Return the partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic, and
-    UsageError for an unknown partition. The function uses an admin client, because an admin client does not wait for a
-    topic to appear.
+    UsageError for an unknown partition. The function uses an admin client, because an admin client, unlike a producer
+    or consumer, does not wait for an unknown topic to appear.
     """
     from oncelog.cluster import TopicPartition
 

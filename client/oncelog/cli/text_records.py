@@ -17,8 +17,8 @@ from oncelog.cli.offsets import format_timestamp
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAX_LINE_BYTES: Final = 100 * 1024 * 1024
-"""Maximum bytes of a line: no broker accepts a larger request (socket.request.max.bytes), and input without a newline
-must not fill the memory.
+"""Maximum bytes of a line: a longer line could not be sent (socket.request.max.bytes), and the limit keeps input
+without a newline from filling the memory.
 """
 
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
@@ -27,9 +27,9 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 @dataclass(slots=True)
 class InputRecord:
-    """A record to produce. `key` and `value` are bytes or None. If their format accepts JSON, they are JSON values
-    until `value_codecs` has encoded them. `timestamp_ms` None means the current time. `partition` None means that the
-    partitioner chooses.
+    """A record to produce. `key` and `value` are bytes or None. If the format of the key or value accepts JSON, the
+    field holds a JSON value until `value_codecs` has encoded it. `timestamp_ms` None means the current time.
+    `partition` None means that the partitioner chooses the partition.
     """
 
     key: Any
@@ -40,7 +40,7 @@ class InputRecord:
 
 
 class OutputRecord(Protocol):
-    """A record to print: the shown fields of a ConsumerRecord."""
+    """A record to print, with those fields of a ConsumerRecord that `consume` can print."""
 
     @property
     def topic(self) -> str: ...
@@ -108,8 +108,8 @@ def parse_header(text: str) -> tuple[str, bytes]:
 
 
 def escaped_bytes(text: str) -> bytes:
-    r"""Return the bytes that an option with the escapes \n \t \r \0 \\ \xHH means. Raises ValueError for another
-    escape.
+    r"""Return the text of an option as bytes, with the escapes \n \t \r \0 \\ \xHH replaced. Raises ValueError for any
+    other escape.
     """
     parts: list[bytes] = []
     position = 0
@@ -128,7 +128,7 @@ def escaped_bytes(text: str) -> bytes:
 
 
 def unescaped(data: bytes) -> str:
-    """Return `data` for use in a message: as text if it is valid text."""
+    """Return `data` for use in a message: as text if the bytes are valid text."""
     return data.decode(errors="backslashreplace")
 
 

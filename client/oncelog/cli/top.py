@@ -57,7 +57,8 @@ class Form(NamedTuple):
 def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
     """Show the activity of a cluster, until Ctrl-C.
 
-    The command is an admin client, so it also works with Apache Kafka, as far as Kafka reports the values. Plain output
+    The command only sends requests of Kafka's protocol, so it also works with Apache Kafka and shows the values that
+    Kafka reports. Plain output
     has a line for each row of each table, which starts with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
@@ -91,7 +92,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
                 await asyncio.sleep(interval)
                 try:
                     before, now = now, await look(admin)
-                except KafkaError as error:  # retry, because brokers may become available again
+                except KafkaError as error:  # continue, because brokers may become available again
                     now.missing["cluster"] = describe(error, bootstrap)
                 live.update(drawn(now, rates(before, now)), refresh=True)
 

@@ -24,8 +24,8 @@ MAX_GROUPS: Final = 50
 MAX_TRANSACTIONS: Final = 50
 """Maximum number of open transactions whose age is queried in one snapshot."""
 PART_SECONDS: Final = 5.0
-"""Timeout in seconds for each of topics, offsets, groups and transactions, so that a loading coordinator does not delay
-a snapshot.
+"""Timeout in seconds for reading each part of a snapshot (topics, offsets, groups, transactions), so that a coordinator
+that is still loading does not delay the snapshot.
 """
 ONGOING: Final = "Ongoing"
 
@@ -106,8 +106,8 @@ class Rates:
 
 
 def rates(before: Snapshot | None, now: Snapshot) -> Rates:
-    """Return the rates, which are computed from the log end offsets. A partition whose log was truncated, or whose
-    topic was re-created, counts as idle.
+    """Return the rates, which are computed from the log end offsets. A partition counts as idle if its end offset has
+    decreased, because its log was truncated or its topic re-created.
     """
     if before is None or now.at <= before.at:
         return Rates({}, {})
@@ -168,7 +168,7 @@ def _see_partitions(found: Snapshot, topics: Iterable[Topic]) -> None:
 
 
 def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
-    """Return a row for each live broker, and for each broker that should hold replicas."""
+    """Return a row for each live broker, and for each other broker that is assigned replicas."""
     leads: dict[int, int] = {}
     replicas: dict[int, int] = {}
     behind: dict[int, int] = {}

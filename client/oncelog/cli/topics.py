@@ -106,7 +106,8 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, output: str | None, internal: bool) -> None:
     """Show partitions, offsets and settings of the topics NAME, or of all.
 
-    Offsets are the first offset and the offset of the next record. Settings are shown if they differ from the default.
+    The offsets of a partition are its first offset and the offset that its next record will get. Settings are shown if
+    they differ from the default.
     Plain output has a line for each partition: topic, partition, leader, replicas, replicas in sync, first offset, end
     offset, settings.
     """
@@ -217,7 +218,7 @@ async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
         return []
     known = await admin.describe_topics(names)
     configs = await admin.describe_configs([ConfigResource.topic(name) for name in known])
-    # A partition without a leader has no offsets, and a query would wait for a leader.
+    # Skip partitions without a leader, because a query for their offsets would wait for a leader.
     led = [
         TopicPartition(topic.name, partition.index)
         for topic in known.values()

@@ -21,7 +21,7 @@ UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
 
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line of text for each (label, text) fact."""
+    """Yield a line of text for each fact, given as a pair (label, text)."""
     return (f"  {label:{LABEL_WIDTH}} {what}" for label, what in facts)
 
 
@@ -88,8 +88,8 @@ def name_of(transaction: OpenTransaction) -> str:
 
 
 def _since(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
-    """Return the time at which the transaction began, by its coordinator's clock, and the timestamp of its first
-    record.
+    """Return the time at which the transaction began according to its coordinator's clock, and the timestamp of its
+    first record.
     """
     started_ms = pinned_by.held.start_time_ms if pinned_by.held is not None and pinned_by.is_held else None
     first_ms = explained.first_timestamp_ms

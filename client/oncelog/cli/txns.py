@@ -84,11 +84,11 @@ def list_(
 ) -> None:
     """List the transactional ids of all coordinators.
 
-    Open transactions (Ongoing) show the time since their start, and their timeout. The timeout "none" means that only
-    the application ends the transaction, by two-phase commit.
+    Open transactions (Ongoing) show the time since their start, and their timeout. The timeout "none" marks a
+    two-phase-commit transaction, which only the application ends.
 
     Plain output has a line for each id: transactional id, state, producer id, coordinator, duration (ms), timeout (ms).
-    Duration and timeout are "-" if no transaction is open or the client may not describe it.
+    Duration and timeout are "-" if no transaction is open, or if the client has no right to describe the id.
     """
 
     async def command() -> list[Row]:
@@ -155,7 +155,7 @@ def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | N
 @output_option
 @click.option("--broker-id", type=int, help="Ask the replica at this broker. Default: the leader.")
 def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str | None, broker_id: int | None) -> None:
-    """Show the producers that partitions remember.
+    """Show the producer ids whose state the logs of partitions store.
 
     Plain output: topic, partition, producer id, producer epoch, last sequence, last timestamp (ms), coordinator epoch,
     start offset of the open transaction or "-".
@@ -282,9 +282,9 @@ def abort(
 def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Fence the producers of transactional ids, and abort their open transactions in all partitions.
 
-    The fenced producers fail with a fatal error at their next request; new producers may start immediately. The
-    application may have decided to commit an open transaction without a timeout (two-phase commit), so the command asks
-    for confirmation.
+    The fenced producers fail with a fatal error at their next request; new producers may start immediately. The command
+    asks for confirmation if an open transaction has no timeout (two-phase commit), because its application may have
+    decided to commit.
     """
 
     async def command() -> None:
@@ -306,10 +306,11 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None
 def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Commit the open transactions of transactional ids on behalf of their producers, which are fenced.
 
-    Use this only for an application that no longer exists but has decided to commit, as its database shows (two-phase
-    commit). All records of the transaction on the brokers become visible, even if its producer had more records to
-    write. The brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts the transactions
-    instead.
+    Use this command only if the application no longer runs and its database shows that it has decided to commit
+    (two-phase commit). All records of the transaction on the brokers become visible, even if its producer had more
+    records to
+    write. The brokers need transaction.two.phase.commit.enable=true. To abort the transactions instead, use `oncelog
+    txns fence`.
     """
     named = ", ".join(transactional_ids)
     _ask(f"Commit the open transactions of {named}, whatever their applications have decided?", yes)
@@ -326,7 +327,9 @@ def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> Non
 
 
 async def _ask_before_abort(admin: Admin, transactional_ids: Iterable[str]) -> None:
-    """Ask the user if a transaction without a timeout is open; raises Failure if the user does not want to abort it."""
+    """Ask the user if a transaction without a timeout is open; raises Failure if the user does not want to abort the
+    transaction.
+    """
     from oncelog.admin.hanging import ONGOING
 
     described = await _described(admin, transactional_ids)

@@ -1,7 +1,8 @@
 """Converts keys and values of records between bytes and the JSON that a command prints and reads, in the formats that
 its options choose.
 
-The intermediate form is JSON (`serialization.json_values`); for the format `bytes`, it is the bytes themselves.
+Between bytes and output, keys and values are JSON values (`serialization.json_values`); in the format `bytes`, they
+stay bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Write = Callable[[Any, SerializationContext], Awaitable[bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record to print: `key` and `value` as text, and in `decoded` as JSON if their format supports JSON."""
+    """A record to print: `key` and `value` are text; if their format supports JSON, `decoded` has the JSON values."""
 
     topic: str
     partition: int
@@ -180,8 +181,8 @@ def _writer(form: Format, registry: SchemaRegistry | None) -> Write | None:
 
 
 def _writer_by_registry(form: Format, registry: SchemaRegistry) -> Write:
-    """Return a function that writes with the latest schema of the subject, or with the schema in the file, which is
-    registered.
+    """Return a function that encodes with the latest schema of the subject. If a schema file is given, the function
+    registers and uses the schema in that file.
     """
     from oncelog import serialization
 

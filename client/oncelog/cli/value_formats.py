@@ -32,7 +32,7 @@ class Format:
 
     @property
     def asks_registry(self) -> bool:
-        """Whether the id of a schema in a registry precedes each key or value."""
+        """Whether each key or value starts with the id of its schema in a registry."""
         return self.name == REGISTRY or (self.name in WITH_SCHEMA and self.registry is not None)
 
 

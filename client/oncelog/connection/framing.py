@@ -1,6 +1,7 @@
-"""Splits a stream into frames: an int32 size, followed by as many bytes.
+"""Splits a byte stream into frames; a frame is an int32 size, followed by that number of bytes.
 
-Bytes are received in place. Small frames pass through a scratch buffer and are copied out of it. A large frame gets its
+The socket writes received bytes directly into the buffers of this module. Small frames pass through a scratch buffer
+and are copied out of it. A large frame gets its
 own buffer as soon as its size is known, and its remaining bytes are received without a copy. A frame therefore never
 shares memory with later data, and record data may be used as slices of the frame.
 """
@@ -19,8 +20,8 @@ class FrameTooLarge(ValueError):
 
 
 class FrameReader:
-    """`get_buffer` returns the buffer to receive into; `received` accepts the number of received bytes and returns
-    completed frames.
+    """Collects received bytes into frames. `get_buffer` returns the buffer to receive into; `received` takes the number
+    of received bytes and returns completed frames.
 
     Invariant: either a large frame is being filled (`_frame`), or the scratch buffer starts with the `_held` bytes
     received of an incomplete frame.

@@ -1,6 +1,6 @@
 """The client's side of SASL GSSAPI (RFC 4752), which is Kerberos, with the library gssapi (the extra `gssapi`).
 
-The library reads its ticket from the usual places of Kerberos: the credential cache of `kinit`, or the keytab that
+The library reads its ticket from the usual Kerberos locations: the credential cache of `kinit`, or the keytab that
 KRB5_CLIENT_KTNAME names.
 """
 
@@ -15,7 +15,9 @@ NO_LAYER: Final = 1
 """The bit for "no security layer": Kerberos neither signs nor encrypts requests. TLS encrypts the connection instead.
 """
 OFFER_BYTES: Final = 4
-"""Size of the broker's offer: one byte with the supported layers, and three bytes with the largest message size."""
+"""Size of the broker's offer: one byte with the supported security layers, and three bytes with the largest message
+size.
+"""
 
 
 class GssapiClient:

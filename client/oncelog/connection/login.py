@@ -1,4 +1,4 @@
-"""Logs in with SaslHandshake and then SaslAuthenticate, which is repeated as often as the mechanism requires."""
+"""Logs in with one SaslHandshake request, and then with as many SaslAuthenticate requests as the mechanism requires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.schema import Request
 
 
 class Ask(Protocol):
-    """Sends a login request before the requests that wait for the login, and waits for the response."""
+    """A function that sends a login request ahead of the requests that wait for the login, and returns the response."""
 
     async def __call__(self, request: Request[Any], version: int) -> Any: ...
 

@@ -25,11 +25,13 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
-"""The client suspects that a broker hangs if its response is overdue by this many seconds, which is four times the
-usual wait of a Fetch.
+"""The client suspects that a broker hangs if its response is overdue by this many seconds, four times the default time
+that a broker may hold a Fetch.
 """
 MAX_ASKED_AT_ONCE: Final = 3
-"""Maximum number of brokers to which the same request is sent in parallel, while earlier brokers do not respond."""
+"""Maximum number of brokers that have the same request at the same time. The request goes to a further broker when the
+earlier brokers do not respond.
+"""
 
 
 class _Link:
@@ -53,7 +55,7 @@ class _Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether requests should rather go to another broker: the last connection attempt failed, an attempt is in
+        """Whether requests should preferably go to another broker: the last connection attempt failed, an attempt is in
         progress, or the broker may hang.
         """
         return self.failures > 0 or self.connecting is not None or self.is_hanging
@@ -86,8 +88,8 @@ class ConnectionPool:
         return link.connection if link is not None and link.is_open else None
 
     def is_stuck(self, node_id: int, may_wait_s: float = 0.0) -> bool:
-        """Return whether a node cannot be reached now, or its response is overdue by more than HANGING_S plus
-        `may_wait_s`, the time for which the broker may wait.
+        """Return whether a node cannot be reached now or seems to hang: its response is overdue by more than HANGING_S
+        plus `may_wait_s`, the time for which the broker may hold the request.
         """
         broker = self.cluster.brokers.get(node_id)
         link = None if broker is None else self._links.get(Address(broker.host, broker.port))
@@ -111,11 +113,12 @@ class ConnectionPool:
         return await self._open(Address(broker.host, broker.port))
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
-        """Return a connection to any broker: the least loaded open connection, otherwise the first that can be opened.
-        Bootstrap servers come last (KIP-899), and a hanging broker only after them.
+        """Return a connection to any broker: the least loaded open connection, or else the first connection that can be
+        opened.
+        Bootstrap servers are tried last (KIP-899), except that a hanging broker is tried even after them.
 
-        `elsewhere` says that the response of the last broker did not help. The last broker may be cut off from the
-        others and have outdated metadata, so other brokers are preferred. Raises ConnectionFailed if no connection can
+        Set `elsewhere` if the response of the last broker was of no use, so that another broker is preferred. The last
+        broker may be cut off from the cluster and have outdated metadata. Raises ConnectionFailed if no connection can
         be opened.
         """
         return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
@@ -124,8 +127,7 @@ class ConnectionPool:
         """Send a request that every broker can answer to any broker; the request must be repeatable. Raises KafkaError.
 
         The least loaded open connection is used, otherwise the first connection that can be opened. After HANGING_S
-        without a response, the request is also sent to the
-        next broker, and the first response counts (E54).
+        without a response, the request is also sent to the next broker, and the first response is returned (E54).
         """
 
         async def ask(address: Address) -> R:
@@ -185,7 +187,7 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                # an open connection to a hanging broker would delay this request behind its outstanding requests
+                # a hanging broker would hold this request behind the connection's outstanding requests
                 return (0, load > 0, link.turn, not is_open)
             if not elsewhere and is_open:
                 return (0, load, link.turn)
@@ -257,7 +259,7 @@ class ConnectionPool:
             )
             link.connection = connection
             link.failures = 0
-            # a broker that closes each new connection is not reconnected in a busy loop
+            # count a failure, so that a broker that closes each new connection is not reconnected in a busy loop
             link.not_before = loop.time() + self._backoff(1)
             return connection
         except KafkaError as error:
@@ -280,6 +282,8 @@ class ConnectionPool:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the attempt's error as retrieved, because every waiting caller gets the error and no caller may be left."""
+    """Mark the attempt's error as retrieved, because the event loop would otherwise log the error when no caller waits
+    any more.
+    """
     if not task.cancelled():
         task.exception()

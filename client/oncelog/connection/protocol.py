@@ -60,7 +60,9 @@ def exchange(cls: Any, version: int) -> Exchange:
 
 @dataclass(slots=True)
 class InFlight(Generic[T]):
-    """A request waiting for its response. `waiter` is an object of the caller that is returned with the response."""
+    """A request waiting for its response. `waiter` is any object that the caller passes; it is returned together with
+    the response.
+    """
 
     correlation_id: int
     exchange: Exchange
@@ -103,7 +105,7 @@ class ConnectionProtocol(Generic[T]):
         return parts
 
     def get_buffer(self) -> memoryview:
-        """Return the buffer to receive into."""
+        """Return the buffer into which the next bytes are received."""
         return self._reader.get_buffer()
 
     def received(self, size: int) -> Iterator[tuple[T, Any]]:
@@ -129,7 +131,7 @@ class ConnectionProtocol(Generic[T]):
             )
         response_codec = request.exchange.response
         if response_codec.cls is ApiVersionsResponse and _is_unsupported_version(frame, position):
-            # T2, KIP-511: a broker that does not know this version responds with version 0
+            # a broker that does not know this ApiVersions version responds with version 0 (T2, KIP-511)
             response_codec = codec(ApiVersionsResponse, 0)
         response = response_codec.decode(frame, position)
         self.in_flight.popleft()

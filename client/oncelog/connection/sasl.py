@@ -56,11 +56,11 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        return b"\x01" if token else None  # an error: the broker expects this message before it refuses the login
+        return b"\x01" if token else None  # the broker expects this before it refuses the login
 
 
 class ScramClient:
-    """`answer` to the first token takes some milliseconds for every 4096 iterations."""
+    """The call of `answer` with the first token takes some milliseconds of CPU time for every 4096 iterations."""
 
     def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
         self._mechanism = mechanism

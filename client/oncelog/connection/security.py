@@ -101,7 +101,7 @@ def _context(config: ClientConfig) -> ssl.SSLContext:
     if config.ssl_certfile is not None:
         password = config.ssl_password or ""
         try:
-            # Without a password, OpenSSL would prompt on the terminal.
+            # Always pass a password, because without one OpenSSL would prompt on the terminal.
             context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, lambda: password)
         except (OSError, ssl.SSLError) as error:
             reason = weakness(error) or error

@@ -1,8 +1,8 @@
 """The socket of a `protocol.ConnectionProtocol`: one connection to one broker.
 
 Requests are written immediately and responses complete futures, without a task, lock or timer per request. Responses
-come in order, so one timer per connection, set to the deadline of the oldest request, detects every timeout. The
-connection is then closed, because later requests could not get a response either.
+come in order, so one timer per connection is enough: it is set to the deadline of the oldest request. When that request
+times out, the connection is closed, because later requests could not get a response either.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OpenConnection = Callable[..., Awaitable[Any]]
 logger = logging.getLogger(__name__)
 
 MAX_THROTTLE_S: Final = 120.0
-"""The longest throttle time in seconds that the client respects. A broker that requires a longer pause repeats the
-throttle time.
+"""The longest throttle time in seconds that the client respects. If a broker requires a longer pause, it sends a
+throttle time again in its next response.
 """
 LOGIN_AGAIN_FRACTION: Final = 0.85
 """Fraction of a login's lifetime after which the client authenticates again; it is the smallest fraction that the Java
@@ -47,7 +47,7 @@ IPV6_PLACE: Final = 4
 
 
 class _Held(NamedTuple):
-    """A request that is written later because its broker throttles the client or a login is in progress."""
+    """A request whose write is delayed because its broker throttles the client or because a login is in progress."""
 
     deadline: float
     """Time at which to write, in seconds of the loop's clock."""
@@ -57,7 +57,7 @@ class _Held(NamedTuple):
     write: Callable[[float], None]
 
     def write_late(self, now: float) -> None:
-        """Write from a timer, which has no caller to raise an error to."""
+        """Write the request from a timer; an error goes to the request's future, because a timer has no caller."""
         try:
             self.write(now + self.timeout_s)
         except KafkaError as error:
@@ -92,8 +92,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._unwritten: list[tuple[float, asyncio.Future[None]]] = []
-        """Futures of requests without a response whose bytes the socket has not taken yet, each with the deadline for
-        the write.
+        """Futures of requests without a response whose bytes are not all written to the socket yet; each future has a
+        deadline for the write.
         """
         self._has_unanswered = False
         self._is_finishing = False
@@ -131,8 +131,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Raises only KafkaErrors: UnsupportedVersion, ConnectionFailed if the connection is not open, and INVALID_REQUEST
         for a request that cannot be encoded. The future fails with ConnectionFailed or RequestTimedOut; an error of the
-        event loop or the transport counts as a lost connection (E55). Cancelling the future only means that the
-        response is not wanted.
+        event loop or the transport counts as a lost connection (E55). Cancelling the future does not cancel the
+        request; the response is ignored.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
@@ -154,8 +154,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
         """Write a request that gets no response: Produce with acks=0 (T17).
 
-        The future is done when the socket has taken all bytes; until then they occupy memory. Raises the errors of
-        `start`, and the future fails with the errors of `start`.
+        The future is done when the socket has taken all bytes; until then the bytes occupy memory. Raises the same
+        errors as `start`, and the future fails with the same errors as the future of `start`.
         """
         deadline = self._loop.time() + self._request_timeout_s
         future: asyncio.Future[None] = self._loop.create_future()
@@ -209,7 +209,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
             if not self._has_unanswered:
                 self._has_unanswered = True
-                # with these limits, the transport calls `resume_writing` only when all bytes are written
+                # with the limits 0, the transport calls `resume_writing` only when all bytes are written
                 self._transport.set_write_buffer_limits(high=0)
             self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
         except Exception as error:
@@ -217,8 +217,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _check_open(self) -> None:
         """Raise the error that prevents sending, if there is one. A closing transport has already lost its connection,
-        and reports the loss in the next iteration of the loop. Until that iteration, some transports (those of CPython
-        3.12 and 3.13.0) fail on a write.
+        and reports the loss in the next iteration of the loop. Until that iteration, writing to some transports
+        (CPython 3.12 and 3.13.0) raises an exception.
         """
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
@@ -279,7 +279,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             each.write_late(self._loop.time())
 
     def _throttle(self, seconds: float) -> None:
-        """Send no requests for this many seconds of throttle time. The broker does not respond during this time, so
+        """Stop sending requests for this many seconds, as the broker's throttle time requires. The broker does not
+        respond during this time, so
         deadlines are postponed
         too.
         """
@@ -307,8 +308,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail(error or ConnectionFailed(f"{self.address}: the connection was closed"))
 
     async def finish(self) -> None:
-        """Wait until the broker has read the requests that get no response: the client sends nothing more, and the
-        broker then closes the connection.
+        """Wait until the broker has read the requests that get no response. The client ends its side of the connection,
+        and the broker closes the connection after reading all requests.
 
         Returns immediately if there are no such requests.
         """
@@ -317,7 +318,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(0)  # delayed requests are written in this iteration of the event loop
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
-        if not self._transport.can_write_eof():  # TLS: the next response shows that earlier requests were read
+        if not self._transport.can_write_eof():  # with TLS, a response proves that all was read
             await self.send(api_versions_request(), LAST_TRY)
             self.close()
             return
@@ -378,8 +379,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
-        """Close the connection if the oldest request is late. Otherwise the timer closes it, slightly after the
-        deadline.
+        """Close the connection if the oldest request is late. Without this call, the timer would close the connection,
+        slightly after the deadline.
         """
         now = self._loop.time()
         if self._held:
@@ -479,7 +480,7 @@ async def connect(
 
 
 def _is_literal(host: str) -> bool:
-    """Return whether `host` is an IP address, which needs no lookup in a thread."""
+    """Return whether `host` is an IP address, so that no name lookup (in a thread) is needed."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

@@ -16,8 +16,8 @@ OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 
 CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
-"""The highest versions that the client uses. The next versions name topics by id, which does not help a client that
-finds leaders by name, and would require metadata of version 10 or newer.
+"""The highest versions that the client uses. From the next version on, these requests name topics by id. This client
+finds leaders by topic name, and topic ids would require Metadata v10 or newer.
 """
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
@@ -27,7 +27,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 FIRST_TRY: Final = 3
 """The first ApiVersions version to try: the newest version on which no broker fails; version 4 has no benefit with
-brokers from before the fix of KAFKA-17011.
+brokers that lack the fix of KAFKA-17011.
 """
 LAST_TRY: Final = 0
 
@@ -93,8 +93,8 @@ class VersionTable:
         return version
 
     def choose_at_most(self, cls: type[Request[Any]], highest: int) -> int:
-        """Return the version in which to send requests of class `cls`, at most `highest`, for APIs whose later versions
-        give a request another meaning (T6).
+        """Return the version in which to send requests of class `cls`, but not above `highest`. The limit is for APIs
+        in which a request has a different meaning in later versions (T6).
         """
         return min(self.choose(cls), highest)
 

@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
-"""Milliseconds of one wait inside `async for`, which then waits again."""
+"""`async for` waits for records in steps of this many milliseconds."""
 
 
 class Consumer(ConsumerView, Generic[K, V]):
@@ -84,8 +84,8 @@ class Consumer(ConsumerView, Generic[K, V]):
     Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
     (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keyword arguments
     are options of `config.ConsumerConfig`. Only one task may poll or iterate at the same time. As in the Java client, a
-    poll (or the next record of `async for`) declares the previous records processed. Only then are rebalances handled,
-    listeners called and offsets committed automatically.
+    poll (or the next record of `async for`) declares the previous records processed. Rebalances, calls of listeners and
+    automatic commits happen only at that moment.
 
     If an exception leaves the `async with` block, the last records count as not processed. In that case, the consumer
     returns to the position of the last poll (`async for`: of the last record), or to a later manual commit, before it
@@ -112,7 +112,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._in_work: tuple[PartitionPosition, FetchedPartition] | None = None
-        """The source of the record that `async for` last returned; None while no record is being processed."""
+        """The buffered Fetch data from which `async for` returned its last record; None while no record is being
+        processed.
+        """
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
         self._consumed = 0
@@ -122,7 +124,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._pool: ConnectionPool | None = None
         self._is_closed = False
         self._is_leaving = False
-        """Whether `close` is calling the listener, which may commit at that time."""
+        """Whether `close` is calling the rebalance listener; the listener may still commit although the consumer is
+        closing.
+        """
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -171,7 +175,8 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if automatic commits are enabled, leave the group, stop fetching, and close the connections.
 
-        Requests to the group may take up to `timeout_ms`, callbacks any time; a cancellation skips the remaining waits.
+        Requests to the group's coordinator may take up to `timeout_ms`; the time of callbacks is not limited. If the
+        call is cancelled, the remaining steps are done without waiting.
         Static members do not leave the group. A second call does nothing.
         """
         if self._is_closed:
@@ -222,7 +227,7 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def unsubscribe(self) -> None:
         """Leave the group, or drop the partitions assigned by hand. Commits first if automatic commits are enabled.
 
-        If the call is cancelled, or a callback fails, the remaining steps are done immediately.
+        If the call is cancelled or a callback fails, the remaining steps are done without waiting.
         """
         self._check_open()
         try:
@@ -260,7 +265,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._moved()
 
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
-        """Continue from the group's committed offset, or from `came_from` if there is none.
+        """Continue from the group's committed offset, or from `came_from` if the group has not committed an offset.
 
         The next poll requests the committed offset, after all transactions with offsets of the partition have ended, so
         nothing can fail in this call. Raises ValueError as `seek` does.
@@ -275,7 +280,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue with new records only (read_committed: from the last stable offset); without arguments, in all
+        """Continue from the end of these partitions (with read_committed, from the last stable offset); without
+        arguments, in all
         assigned partitions.
         """
         self._reset(partitions, LATEST_TIMESTAMP)
@@ -328,10 +334,11 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Commit these offsets, each the offset of the next record to read, as an int or OffsetAndMetadata; by default,
         commit the position after all returned records.
 
-        Commits run one after another, and an automatic commit yields to a manual commit, so the last requested commit
-        is stored last. After a cancellation it is unknown whether the commit took effect.
+        Commits run one after another, and an automatic commit yields to a manual commit, so the commit that was
+        requested last determines the stored offsets. After a cancellation it is unknown whether the commit took effect.
 
-        Raises CommitFailed if the group has rebalanced since: poll, and continue with the new assignment. Raises
+        Raises CommitFailed if the group has rebalanced since the last poll; poll again, and continue with the new
+        assignment. Raises
         RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance, and
         ValueError for an offset that is negative or above MAX_OFFSET.
         """
@@ -353,8 +360,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each partition that has one, which lies after all returned records and after markers
-        and aborted records passed since. `commit` stores these positions; pass them to `Producer.send_offsets`.
+        """Return the position of each partition that has one, which lies after all returned records, and after the
+        markers and aborted records that follow them. `commit` stores these positions; pass them to
+        `Producer.send_offsets`.
         """
         return self._positions.consumed()
 
@@ -368,8 +376,8 @@ class Consumer(ConsumerView, Generic[K, V]):
     # reading
 
     async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
-        """Return the next record as soon as a record is available; None after `timeout_ms`. Poll like `poll`, but for a
-        single record.
+        """Return the next record as soon as a record is available; None after `timeout_ms`. This call has the effects
+        of `poll`, but returns a single record.
         """
         for records in (await self.poll(timeout_ms, 1)).values():
             return records[0]
@@ -381,8 +389,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Return records as soon as some are available, at most `max_records` (default max_poll_records); return an
         empty dict after `timeout_ms`.
 
-        The records of each partition are in offset order. Rebalances are handled in this call: listeners are called,
-        which may take longer than `timeout_ms`. Joining a group continues between polls. Raises OffsetOutOfRange
+        The records of each partition are in offset order. This call handles rebalances and calls listeners, and may
+        therefore take longer than `timeout_ms`. Joining a group continues in the background between polls. Raises
+        OffsetOutOfRange
         (LogTruncationError is a subclass), AuthorizationFailed, CorruptRecords and other errors that need an action;
         the position is kept, and the next polls retry after a backoff. With deserializers, also raises
         RecordDeserializationError and SchemaRegistryError; the position then stays before the failed record. Raises
@@ -422,7 +431,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Poll like `poll`, but return columns, batch by batch: all buffered data of one partition (limited by
         fetch.max.bytes).
 
-        For programs that build tables: no object is created per record, and nothing is deserialized. Raises the errors
+        This call is for programs that build tables: it creates no object per record and deserializes nothing. Raises
+        the errors
         of `poll`.
         """
         polled = await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
@@ -455,8 +465,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
-            # Let the event loop run one iteration; otherwise a caller that never waits would keep responses from being
-            # read.
+            # Let the event loop run one iteration, because a caller that never waits would otherwise prevent the loop
+            # from reading responses.
             await asyncio.sleep(0)
             while True:
                 self._check_open()
@@ -574,8 +584,8 @@ class Consumer(ConsumerView, Generic[K, V]):
 
     @contextmanager
     def _still_polling(self) -> Iterator[None]:
-        """Context manager that counts as a continued poll: another poll is refused, and max.poll.interval.ms does not
-        run.
+        """Context manager whose block counts as a poll in progress: another poll is refused, and the time does not
+        count toward max.poll.interval.ms.
         """
         self._is_polling = True
         try:
@@ -608,8 +618,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._group
 
     def _attend(self) -> None:
-        """Make `async for` call a poll before the next record, because the group has pending steps such
-        as a rebalance.
+        """Make `async for` call a poll before the next record, because the group membership has pending work, such as a
+        rebalance.
         """
         self._iterated = None
         self._wake()
@@ -632,7 +642,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._moved()
 
     def _to_move(self, partition: TopicPartition) -> PartitionPosition:
-        """Return the position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
+        """Return the position object of a partition, which a seek then changes. Raises ValueError for a partition that
+        is not assigned.
+        """
         position = self._positions.get(partition)
         self._positions.mark(position)
         return position
@@ -650,7 +662,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # The future is created before sending, because a callback may find data before the wait begins.
+        # Create the future before sending, so that data that a callback finds before the wait begins also wake this
+        # poll.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)

@@ -7,8 +7,8 @@ Look-ups at different brokers run concurrently, with one look-up per broker:
   ListOffsets        sent to the leader of each partition
   Metadata           sent to any broker, for partitions without a known leader
 
-A hanging broker therefore delays only its own partitions (E54). If such a partition gets another leader meanwhile, the
-new leader is asked, and the late response of the previous leader is ignored.
+A hanging broker therefore delays only its own partitions (E54). If a partition of a hanging broker gets another leader
+meanwhile, the new leader is queried, and the late response of the previous leader is ignored.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OffsetReset:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def look_up(self) -> None:
-        """Start a look-up at each idle broker that has partitions to look up."""
+        """Start a look-up at each broker that leads partitions to look up and has no outstanding look-up."""
         wanted = self._positions.to_reset(asyncio.get_running_loop().time())
         if not wanted:
             return
@@ -103,7 +103,7 @@ class OffsetReset:
                 self._begin(node_id, self._find_offsets(node_id, sought))
 
     def task_for(self, position: PartitionPosition) -> asyncio.Task[None] | None:
-        """Return the outstanding look-up at the broker that must be asked about `position`."""
+        """Return the outstanding look-up at the broker that knows the start of `position`."""
         return self._tasks.get(self._node_for(position))
 
     async def close(self) -> None:
@@ -113,7 +113,9 @@ class OffsetReset:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _needs_broker(self, position: PartitionPosition) -> bool:
-        """Return whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
+        """Return whether the start of `position` requires a request to a broker; otherwise set its offset or error
+        immediately.
+        """
         if position.wants_committed and self._committed is None:
             position.has_no_committed()
         if position.wants_committed:
@@ -162,7 +164,7 @@ class OffsetReset:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.has_no_committed()
-        # look up the log's start or end now for partitions without a committed offset, before the application polls
+        # without waiting for the next poll, look up the log's start or end for partitions without a committed offset
         self.look_up()
 
     async def _find_leaders(self, sought: Sought) -> None:

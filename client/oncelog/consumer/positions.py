@@ -21,8 +21,9 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class DoneWith(NamedTuple):
-    """The progress of the application in a partition when poll number `poll` began; `offset` is None without a
-    position. A later manual commit replaces this progress; `handed_out` is the position at that commit, None if there
+    """The offset up to which the application had processed a partition when poll number `poll` began; `offset` is None
+    if there was no position. A later manual commit replaces this progress; `handed_out` is the position at that commit,
+    None if there
     was no commit.
     """
 
@@ -43,8 +44,8 @@ class PartitionPosition:
     - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
     - `fetching_from`: the node of the outstanding Fetch; `starting_from`: the node of the last look-up
       (`offset_reset`).
-    - `agreed_epoch`: epoch of the last leader whose log was found to contain the records before the position.
-    - `behind`: number of consecutive metadata refreshes that knew only leaders older than the position's epoch
+    - `agreed_epoch`: leader epoch of the last leader whose log contained the records before the position.
+    - `behind`: number of consecutive metadata refreshes in which the leader's epoch was below the position's epoch
       (`validation`).
     - `seeks`: incremented by every action that invalidates outstanding responses.
     - `epoch_is_read`: whether `_last_epoch` is the epoch of a batch that was read; the epoch of a committed offset or a
@@ -154,7 +155,7 @@ class PartitionPosition:
         self.fetch_offset = self.came_from
 
     def reset(self, timestamp: int | None) -> None:
-        """Continue from the offset of `timestamp`; None means the offset by auto.offset.reset."""
+        """Continue from the offset of `timestamp`; None means that auto.offset.reset determines the offset."""
         self._forget()
         self.fetch_offset = None
         self.reset_timestamp = timestamp
@@ -179,7 +180,7 @@ class PartitionPosition:
         self.not_before = now + backoff_s(self.failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return at most `limit` buffered records. Raises CorruptRecords."""
+        """Remove and return at most `limit` buffered records. Raises CorruptRecords."""
         taken: list[ConsumerRecord] = []
         while self.fetched and len(taken) < limit:
             head = self.fetched[0]
@@ -191,7 +192,7 @@ class PartitionPosition:
                 raise
             taken = taken + part if taken else part
             if not head.is_exhausted:
-                break  # enough records, or unreadable data after them: the next call raises
+                break  # enough records, or unreadable data after them, for which the next call raises the error
             self.drop_head()
         return taken
 
@@ -210,7 +211,7 @@ class PartitionPosition:
                     break
                 raise
             if not head.is_exhausted:
-                break  # unreadable data follow the taken records
+                break  # unreadable data follow the taken records; the next call raises the error
             self.drop_head()
         return taken
 
@@ -243,8 +244,8 @@ class Positions:
 
     Records and errors share the order, so that a backlog of one partition does not delay the error of another partition
     (E53). `poll` is the number of polls of the application. `withheld` contains the end of the returned records for
-    partitions whose next records are taken but not returned yet (`deserializing`). A partition that the application
-    drops or moves loses its entry, and its position then counts unchanged.
+    partitions whose next records are taken but not returned yet (`deserializing`). If the application drops or moves
+    such a partition, its entry is removed, and the partition's own position is used again.
     """
 
     def __init__(self) -> None:
@@ -300,7 +301,7 @@ class Positions:
         """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # `take` has set the field
+            assert done is not None  # the field is not None, because `take` has set it
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
@@ -309,7 +310,7 @@ class Positions:
         return self._by_partition.get(position.topic_partition) is position
 
     def to_reset(self, now: float) -> list[PartitionPosition]:
-        """Return the positions whose start must be looked up."""
+        """Return the positions without an offset, whose start must be looked up."""
         return [
             position
             for position in self
@@ -319,8 +320,9 @@ class Positions:
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
         """Return the positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all partitions.
 
-        A partition with some buffered data is fetched too, so that the next response is in transit while the buffered
-        data are processed; after a failure, only once the buffered data have proved readable.
+        A partition with some buffered data is fetched too, so that the next response arrives while the application
+        processes the buffered data. After unreadable data, the partition is fetched only when the buffered data have
+        been decoded.
         """
         total = sum(position.buffered_bytes for position in self)
         return [
@@ -343,21 +345,21 @@ class Positions:
     def take(
         self, limit: int, *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return at most `limit` records, from as few partitions as possible. Raises the error of a partition whose
-        turn it is. Raises CorruptRecords after calling `damaged` with the position.
+        """Return at most `limit` records, from as few partitions as possible. Raises the error of a partition when the
+        round-robin order reaches it. Raises CorruptRecords after calling `damaged` with the position.
         """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for position in self._with_news():
             if not position.fetched:
                 if taken:
-                    break  # the next call raises the error of the partition
+                    break  # return the records; the next call raises the error of this partition
                 self._raise_error(position)
             self._mark_taken(position)
             try:
                 records = position.take(limit)
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises the error
+                    break  # return the records; the next call raises the error
                 damaged(position)
                 raise
             if records:
@@ -409,8 +411,8 @@ class Positions:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def _mark_taken(self, position: PartitionPosition) -> None:
-        """Store the start of the records that this poll takes. A seek earlier in the poll, for example by a listener,
-        may have moved the position, and the records before it are not to be read.
+        """Store the start of the records that this poll takes. The position is stored now because a listener may have
+        called `seek` earlier in this poll, and the records before the new position must not be read.
         """
         done = position.done_with
         if done is None or done.poll != self.poll or done.handed_out is None:
@@ -428,8 +430,8 @@ class Positions:
     def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
         """Go back to the processed offsets, because the work on the last returned records has failed.
 
-        The processed offsets are the positions of the last poll, or of a later manual commit; for the partition being
-        `iterated`, the offset of the last record.
+        The processed offsets are the positions of the last poll, or of a later manual commit; in the partition that
+        `async for` iterates over (`iterated`), the offset of the last returned record.
         """
         for position in list(self):
             done = position.done_with
@@ -454,7 +456,7 @@ class Positions:
         ]
 
     def _raise_error(self, position: PartitionPosition) -> NoReturn:
-        """Raise the error of the partition, which is fetched again after its backoff."""
+        """Raise the error of the partition; the partition is fetched again after its backoff."""
         error, position.error = position.error, None
         assert error is not None
         self.served(position)

@@ -48,7 +48,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 class ColumnBatch:
     """The records of one batch as columns: a list for each field, all of the same length and not empty.
 
-    Columns serve to build tables, because no object is created per record. `timestamp_type` is CREATE_TIME or
+    Columns are for programs that build tables: no object is created per record. `timestamp_type` is CREATE_TIME or
     LOG_APPEND_TIME.
     """
 
@@ -61,8 +61,9 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """Return the records with `start` <= offset < `end`; None if there are none. Returns the batch itself if
-        nothing is cut."""
+        """Return the records with `start` <= offset < `end`; None if there are none. Returns the batch itself if all
+        its records are in this range.
+        """
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
             return None
@@ -74,7 +75,7 @@ class ColumnBatch:
 
 
 class UndecodedBatch(NamedTuple):
-    """A batch whose records are decompressed, but not decoded. Only records with `start` <= offset < `end` count,
+    """A batch whose records are decompressed, but not decoded. Use only the records with `start` <= offset < `end`,
     because a batch may begin before the fetched offset. If the batch was not compressed, `data` is a view of the
     fetch response."""
 
@@ -113,7 +114,8 @@ class BatchHeader(NamedTuple):
     is_control: bool
 
 
-# Create a ConsumerRecord from a tuple, like `_make`, but without a Python call per record.
+# Create a ConsumerRecord from a tuple. Unlike `_make`, this partial function runs no Python code, so it is cheap per
+# record.
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
 
 

@@ -1,8 +1,9 @@
 """Detects log truncation before a position, by leader epochs (KIP-320). Pure.
 
-A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek. The given
-epoch need not be the epoch of any batch, because ListOffsets returns the leader's epoch for the log end. The given
-epoch therefore decides only which leaders are too old to ask; it is no evidence of the log's content (S92).
+A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek. An epoch
+given with a committed offset or a seek may belong to no batch, for example because ListOffsets returns the leader's
+epoch for the log end. Such an epoch therefore only shows which leaders are outdated; it proves nothing about the log's
+content (S92).
 
 A leader of a newer epoch may have different records from some offset on, after an unclean election or after the only
 replica with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the
@@ -25,7 +26,7 @@ from oncelog.errors import LogTruncationError
 
 NO_END: Final = -1
 MAX_BEHIND: Final = 10
-"""Number of consecutive metadata refreshes with a leader epoch below the position's epoch, after which the metadata are
+"""If this many consecutive metadata refreshes have a leader epoch below the position's epoch, the metadata are
 accepted.
 """
 
@@ -63,7 +64,7 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
 
     Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
     older epoch shows a truncation too, whatever its offset, because another batch has replaced the batch that was read.
-    A log that knows no epoch that old shows a truncation too.
+    A response without any epoch (-1) shows a truncation too.
     """
     if epoch_is_read:
         return end.end_offset < offset or end.epoch < position_epoch

@@ -58,10 +58,10 @@ class Question(NamedTuple):
 Asked = dict[TopicPartition, Question]
 
 CONSUMER: Final = -1
-"""The replica id of a consumer, which gets no offset above the high watermark."""
+"""The replica id in requests of consumers; brokers then return no offset above the high watermark."""
 FIRST_VERSION: Final = 3
-"""The first version used, because older versions need a cluster permission (KIP-320); without this version the check is
-skipped, as in Kafka's client.
+"""The first version used, because older versions need a cluster permission (KIP-320); if a broker lacks this version,
+the check is skipped, as in Kafka's client.
 """
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Validator:
         self._waiting: dict[int, list[PartitionPosition]] = {}
 
     def ensure_valid(self, position: PartitionPosition) -> bool:
-        """Return whether the position may be fetched now. A position that may not be fetched is queued for `ask`."""
+        """Return whether the position may be fetched now. A position that must be validated is queued for `ask`."""
         name, index = position.topic_partition
         cluster = self._metadata.cluster
         known = cluster.partition(name, index)
@@ -147,9 +147,11 @@ class Validator:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_behind(self, position: PartitionPosition, epoch: int) -> None:
-        """Handle a known leader that is older than the batch before the position, and may serve truncated records.
+        """Handle metadata that name a leader with an older epoch than the batch before the position; this leader may
+        serve truncated records.
 
-        The leader is not asked until metadata have named it MAX_BEHIND times, which means that the topic was
+        The leader is not queried until MAX_BEHIND metadata refreshes in a row have named it, which means that the topic
+        was
         re-created.
         """
         position.behind += 1
@@ -171,7 +173,8 @@ class Validator:
         position.back_off(self._loop.time(), self._config, self._rng)
 
     def _believe_leader(self, position: PartitionPosition, epoch: int) -> None:
-        """Continue from the offset: the position's epoch was not read from a batch, so it does not prove a truncation.
+        """Continue from the offset. The position's epoch was not read from a batch, so an older leader epoch does not
+        prove a truncation.
         If the log ends before the offset, the Fetch fails."""
         logger.warning(
             "%s: the position came with leader epoch %d, but the leader stays at epoch %d: continuing to read "

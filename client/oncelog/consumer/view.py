@@ -13,7 +13,7 @@ from oncelog.lifecycle import Lifecycle
 
 
 class ConsumerView(Lifecycle):
-    """The part of a Consumer that sends no requests and changes nothing. `Consumer` sets the fields."""
+    """The part of a Consumer that sends no requests and changes nothing. The subclass `Consumer` sets the fields."""
 
     config: ConsumerConfig
     _positions: Positions
@@ -37,7 +37,8 @@ class ConsumerView(Lifecycle):
         return {position.topic_partition for position in self._positions if position.is_paused}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of offsets between the position and the end, as of the last response; None if unknown.
+        """Return the number of offsets between the position and the end, according to the last Fetch response; None if
+        unknown.
 
         Raises ValueError for a partition that is not assigned.
         """

@@ -14,11 +14,13 @@ from typing import Final
 from oncelog.fail_points.specification import Action
 
 MAX_FAULTS: Final = 1000
-"""Maximum number of faults that are set simultaneously, because each hit of a point checks all of them."""
+"""Maximum number of faults that are set simultaneously, because each time a fail point is reached, all faults are
+checked.
+"""
 
 
 class TooManyFaults(Exception):
-    """Too many faults are set; remove some."""
+    """Raised if too many faults are set; remove some."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,9 @@ class Fault:
     fault is removed.
     """
     filters: Mapping[str, str]
-    """The keys are `transactional_id`, `topic` and `group_id`; a hit must concern the given value."""
+    """The keys are `transactional_id`, `topic` and `group_id`; the fault applies only to steps that concern the given
+    value.
+    """
     struck: int = 0
     """Number of times that the action was applied."""
 
@@ -48,7 +52,7 @@ class ControlledFaults:
         self._last_number = 0
         self._cleared = 0
         self._waiting: dict[Callable[[], object], Fault | None] = {}
-        """Callback -> the fault whose removal calls it; the callbacks belong to delays that block only a response or a
+        """Callback -> the fault whose removal calls it; the callbacks end delays that delay only a response or a
         coroutine. None means that the callback is called when all faults are removed.
         """
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 FILTERS: Final = ("transactional_id", "topic", "group_id")
-"""The filters that a fault may have."""
+"""The names of the filters that a fault may have."""
 
 
 class Step:
@@ -69,7 +69,7 @@ class Hit:
 
     @property
     def times(self) -> int:
-        """How many times the step runs now: 2 if the fault duplicates the step, otherwise 1."""
+        """Number of times that the step is executed in this call: 2 if the fault duplicates the step, otherwise 1."""
         return 2 if self.kind is Kind.DUPLICATE else 1
 
     def about(self) -> Mapping[str, list[str]]:
@@ -85,7 +85,8 @@ class Hit:
 
 
 class Faults:
-    """The rules of ONCELOG_FAIL_POINTS, how often each fail point was reached, and the reordered steps that wait for
+    """The rules of ONCELOG_FAIL_POINTS, the number of times that each fail point was reached, and the reordered steps
+    that wait for
     the next step of their fail point.
     """
 
@@ -133,9 +134,8 @@ class Faults:
         return Hit(step, point, self._hits[point], args, kwargs)
 
     def delays(self, hit: Hit, *, is_after: bool) -> Iterator[tuple[float, Fault | None]]:
-        """Apply the faults that were set for the time before the step, or for the time after it. Yields the seconds to
-        sleep, each in the caller's own
-        way, and the fault whose removal ends the sleep.
+        """Apply the faults that were set for the time before the step, or for the time after it. Yields pairs: the
+        seconds for which the caller must sleep, and the fault whose removal ends the sleep.
         """
         for action, fault in self._actions(hit, is_after):
             if action.kind is Kind.CRASH:
@@ -174,7 +174,7 @@ class Faults:
 
 
 class Questions:
-    """The socket of a test that decides the actions. The process waits for the response of the test."""
+    """A client of the socket on which a test decides about each action. The process waits for the test's response."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -194,7 +194,7 @@ class Questions:
 
 
 def crash() -> None:
-    """Kill this process with SIGKILL, like kill -9."""
+    """Kill this process with SIGKILL, as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -65,7 +65,7 @@ def _faults_of(specification: str | None) -> Faults | None:
 
 ACTIVE_FAULTS: Faults | None = _faults_of(os.environ.get(VARIABLE))
 _passed: list[FailPoint] = []
-"""Points whose functions were not decorated."""
+"""Fail points for which no function was decorated."""
 
 
 def arm() -> Faults:
@@ -83,7 +83,7 @@ def arm() -> Faults:
 
 
 def obey(specification: str) -> None:
-    """Add rules as if the variable had contained them, in an armed process. Raises InvalidFailPoints."""
+    """Add rules in an armed process, as if ONCELOG_FAIL_POINTS had contained the rules. Raises InvalidFailPoints."""
     from oncelog.fail_points.specification import parse_specification
 
     assert ACTIVE_FAULTS is not None, "arm first"

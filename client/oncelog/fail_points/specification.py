@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
-"""Actions that change how a step is executed, and that make no sense after the step."""
+"""Actions that change how a step is executed; they are not allowed with `after`."""
 
 
 class Action(NamedTuple):
@@ -87,7 +87,9 @@ def _rule(text: str, points: Collection[str]) -> Rule:
 
 
 def parse_action(text: str) -> Action:
-    """Return an action with its argument; the response to a question is parsed too. Raises InvalidFailPoints."""
+    """Return an action with its argument; the function also parses a test's response to `ask`. Raises
+    InvalidFailPoints.
+    """
     word, *arguments = text.split(maxsplit=1)
     kinds = [kind for kind in Kind if kind is not Kind.REFUSE]
     if word not in kinds:

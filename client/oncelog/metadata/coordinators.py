@@ -11,8 +11,9 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 async def find_coordinator(
     pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
 ) -> Broker:
-    """Request the coordinator of `key` from a broker, and add the coordinator to the pool. `elsewhere` asks another
-    broker than last time, because the last response was wrong. Raises KafkaError, which is retriable while no
+    """Request the coordinator of `key` from a broker, and add the coordinator to the pool. With `elsewhere`, the
+    request goes to a different broker than last time, because the last response was wrong. Raises KafkaError, which is
+    retriable while no
     coordinator is available.
     """
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])

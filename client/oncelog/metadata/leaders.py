@@ -101,7 +101,7 @@ class _Asking(Generic[V, R]):
         await asyncio.sleep(backoff_s(rounds, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
 
     def _by_node(self) -> dict[int, dict[TopicPartition, V]]:
-        """Return node -> the partitions without an outstanding request; partitions without a leader fail."""
+        """Return node -> its partitions without an outstanding request; a partition without a leader gets an error."""
         by_node: dict[int, dict[TopicPartition, V]] = {}
         cluster = self._metadata.cluster
         again, self._again = self._again, set()

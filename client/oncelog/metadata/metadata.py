@@ -1,5 +1,5 @@
-"""Keeps the client's view of the cluster fresh: refreshes it at start, periodically, and when a broker reports that it
-is outdated.
+"""Keeps the client's view of the cluster fresh: refreshes it at start, periodically, and when a broker's response shows
+that the metadata are outdated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 logger = logging.getLogger(__name__)
 
 IN_A_ROW: Final = 2
-"""Two refreshes count as consecutive if the time between them is at most this many times the largest backoff."""
+"""Two refreshes count as consecutive if at most this many times the largest backoff lies between them."""
 
 
 class Metadata:
@@ -74,7 +74,7 @@ class Metadata:
 
     @contextmanager
     def waiting_for(self, topics: Iterable[str]) -> Iterator[None]:
-        """Request these topics as well, from the next refresh to the end of the block. Raises InvalidTopic for an
+        """Context manager: refreshes within its block also request these topics. Raises InvalidTopic for an
         invalid name."""
         names = set(topics)
         for name in names:
@@ -209,8 +209,8 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        # Two consecutive refreshes are usual, as at start. For a third refresh, the responding broker may lag behind,
-        # so another broker is asked.
+        # Two consecutive refreshes are normal, for example at start. If a third refresh is needed, the responding
+        # broker may lag behind, so the request goes to another broker.
         elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
         response = await self._pool.ask_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -229,7 +229,7 @@ class Metadata:
                 logger.info("%s: %s", name, error)
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
-            # drop all topics, because their metadata would become outdated unnoticed
+            # drop all topics, because this client no longer refreshes their metadata
             cluster = cluster.without(cluster.topics.keys() - asked)
         _log_what_has_no_leader(cluster, asked)
         self._pool.cluster = cluster
@@ -289,7 +289,9 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def _why_unknown(code: int) -> KafkaError:
-    """Return the error for a topic that no broker describes, because Kafka's text for the code is about a partition."""
+    """Return the error for a topic that no broker describes, because Kafka's own message for this error code is about a
+    partition.
+    """
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error_for(code, "the topic does not exist, and brokers have not created it (auto.create.topics.enable)")
     return error_for(code)

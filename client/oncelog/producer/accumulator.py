@@ -1,7 +1,7 @@
 """The accumulator stores batches per partition, in order, until the sender takes them.
 
-The module is pure: the time is passed in as loop time, and futures are only stored. A record costs one append; memory,
-readiness and order are tracked per batch.
+The module is pure: the time is passed in as loop time, and futures are only stored. Adding a record costs only one
+append, because memory, readiness and order are tracked per batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder,
 from oncelog_protocol.records.compression import Compression
 
 SPLIT_FACTOR: Final = 2
-"""Number of batches into which a batch is split that is too large for its topic."""
+"""A batch that is too large for its topic is split into this number of batches."""
 MAY_STILL_ARRIVE: Final = (
     "an earlier batch is missing in the log, and an attempt to send this one was never answered: it may still "
     "arrive, so it is"
@@ -66,14 +66,14 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Ready:
-    """The batches that can be sent now, by node, and the loop time of the next check; None means that the next event
-    triggers the check.
+    """The batches that can be sent now, by node, and the loop time at which to check again; None means that no timer is
+    needed, because the next event triggers the check.
     """
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     next_check: float | None = None
     leaderless: set[str] = field(default_factory=set)
-    """Topics with batches but without a leader."""
+    """Topics with batches for partitions that have no leader."""
 
 
 class Accumulator:
@@ -185,7 +185,7 @@ class Accumulator:
                 ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
-                # the batch must wait; the event for which it waits (a response, or a new epoch) wakes the sender
+                # the batch must wait for a response or a new epoch, and this event wakes the sender
                 due = head.deadline
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
@@ -199,7 +199,7 @@ class Accumulator:
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         """Return one closed batch of each queue, up to max.request.size; drained queues move to the end of the order.
 
-        The queues must come from `ready`, without another call in between.
+        The queues must come from `ready`, with no other call of the accumulator between `ready` and `drain`.
         """
         batches: list[ProducerBatch] = []
         size = 0
@@ -209,7 +209,7 @@ class Accumulator:
                 queue.tail = None
             try:
                 head.close(self._compression)
-            except Exception as error:  # an error of encoding (memory, a codec) concerns only this batch
+            except Exception as error:  # if encoding fails (memory, a codec), only this batch fails
                 self._drop_head(queue, unsendable(error))
                 continue
             if batches and size + head.size > self._max_request_size:
@@ -262,8 +262,8 @@ class Accumulator:
         pieces = batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR))
         for piece in pieces:
             piece.close(self._compression)
-        # No statement from here on can fail.
-        # add the pieces before the original is removed, otherwise a flush would miss the batch number for a moment
+        # No statement from here on can fail. Add the pieces before the original is removed, because a flush would
+        # otherwise miss the batch number for a moment.
         self.incomplete[batch.number] += pieces
         self._forget(batch)
         queue = self._landed(batch)
@@ -306,7 +306,9 @@ class Accumulator:
 
     @property
     def last_number(self) -> int:
-        """The number of the newest batch; a flush is done when no batch up to this number is incomplete."""
+        """The number of the newest batch. A flush stores this number, and is done when no batch up to the number is
+        incomplete.
+        """
         return self._last_number
 
     def is_complete(self, number: int) -> bool:
@@ -320,8 +322,8 @@ class Accumulator:
         return self._session is None or self._session.may_drain(queue.sequences, head)
 
     def _settle(self, queue: PartitionQueue) -> None:
-        """Decide which batches that were given up are in the log, unless a batch is in flight whose response may show
-        this.
+        """Decide which of the given-up batches are in the log. While a batch is in flight, wait, because its response
+        may show which batches are in the log.
         """
         if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return

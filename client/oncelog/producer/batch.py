@@ -21,7 +21,8 @@ from oncelog_protocol.records.sequence import increment_sequence
 NO_TIMESTAMP: Final = -1
 
 
-# Create a RecordMetadata from a tuple, like `_make`, but without a Python call per record.
+# Create a RecordMetadata from a tuple. Unlike `_make`, this partial function runs no Python code, so it is cheap per
+# record.
 _as_metadata: Final[Callable[[tuple[object, ...]], RecordMetadata]] = partial(tuple.__new__, RecordMetadata)
 
 
@@ -37,13 +38,14 @@ class Waiter(Protocol):
 class ProducerBatch:
     """A batch. Invariant: `waiters` and `timestamps` have one entry for each record, in order.
 
-    `order` is the position of a retried batch in its queue: (number,). For a piece of a split batch, it is the order of
-    that batch followed by the number of the piece. The pieces of a split batch are therefore sorted to the place of the
+    `order` is the sort key by which a retried batch finds its place in the queue: (batch number,). For a piece of a
+    split batch, `order` is the order of that batch followed by the number of the piece. The pieces of a split batch are
+    therefore sorted to the place of the
     original batch.
 
     `identity` and `base_sequence` are set when the batch is first drained, and are kept for all retries unless the
-    partition is renumbered (S21). `is_maybe_written` says that an attempt with this identity and sequence had no clear
-    outcome.
+    partition is renumbered (S21). `is_maybe_written` says that an attempt with this identity and sequence got no
+    response that shows whether the batch was written.
     """
 
     __slots__ = (

@@ -9,9 +9,9 @@ from oncelog.producer.record_metadata import RecordMetadata
 
 
 class ColumnWaiter:
-    """Replaces a future for each record (`batch.Waiter`); it is done when all `count` records are done.
+    """Takes the place of one future per record (`batch.Waiter`); it is done when all `count` records are done.
 
-    `future` then has the metadata of the first record, or the first error. Later results are ignored.
+    `future` then has the metadata of the first record, or the first error. Results after the first error are ignored.
     """
 
     __slots__ = ("_first", "_left", "future")

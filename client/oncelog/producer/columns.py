@@ -23,7 +23,8 @@ BeginBatch = Callable[[PartitionQueue, Row, ColumnWaiter], Awaitable[None]]
 
 
 class Columns(NamedTuple):
-    """Columns of equal length; a column of None means no keys, the present time, or no headers. `check` raises
+    """Columns of equal length; the columns of keys, timestamps and headers may be None, which means no keys, the
+    present time, or no headers. `check` raises
     ValueError for invalid columns.
     """
 

@@ -42,7 +42,8 @@ class CoordinatorKey(NamedTuple):
 class CoordinatorCalls:
     """`ask` returns a successful response; retriable errors are retried without limit.
 
-    `has_unanswered` says that a request got no response, so a copy of the request may still arrive (E1, E2).
+    `has_unanswered` says that a request got no response, so a copy of the request may still reach the coordinator (E1,
+    E2).
     """
 
     def __init__(self, pool: ConnectionPool, config: ProducerConfig, rng: random.Random) -> None:
@@ -81,8 +82,8 @@ class CoordinatorCalls:
             await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
     async def connection(self, coordinator: CoordinatorKey, *, elsewhere: bool = False) -> BrokerConnection:
-        """Return a connection to the coordinator; the look-up is repeated until it succeeds. `elsewhere` asks another
-        broker than before.
+        """Return a connection to the coordinator; the look-up is repeated until it succeeds. With `elsewhere`, the
+        look-up goes to a different broker than before.
 
         Raises KafkaErrors that are not retriable.
         """
@@ -130,7 +131,9 @@ class CoordinatorCalls:
 
 
 def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int | None:
-    """Return the version to send before transactions V2; None means the highest version that both sides support."""
+    """Return the highest version of this request that may be used with transactions V1; None means that any version may
+    be used.
+    """
     highest = HIGHEST_BEFORE_V2.get(type(request))
     assert connection.versions is not None
     return None if highest is None else connection.versions.choose_at_most(type(request), highest)

@@ -15,7 +15,7 @@ from oncelog_protocol.records.packing import Packed
 T = TypeVar("T")
 
 HandOver = Callable[[int, PartitionQueue, ColumnWaiter, BeginBatch], Awaitable[None]]
-"""A function that adds records to the batches of a partition; the records are already bound as its arguments."""
+"""A function that adds records to the batches of a partition; its argument for the records is already bound."""
 
 
 class PackableRows(Protocol):

@@ -1,6 +1,7 @@
 """The partitioner chooses the partition of a record.
 
-A record with a key is placed by the murmur2 hash of the key, as in Java's producer, so that all clients agree. Records
+A record with a key is placed by the murmur2 hash of the key, as in Java's producer, so that all clients choose the same
+partition for a key. Records
 without a key go to one partition until a batch is full, and then to another partition (KIP-480, KIP-794), because full
 batches are cheaper than single records spread over partitions.
 """
@@ -17,15 +18,17 @@ from oncelog.config import Partitioner
 
 MASK: Final = 0xFFFFFFFF
 SIGN_MASK: Final = 0x7FFFFFFF
-"""Java uses `hash & 0x7fffffff`, which differs from the absolute value for half of all keys."""
+"""Mask for a non-negative hash: Java computes `hash & 0x7fffffff`, which differs from the absolute value for half of
+all keys.
+"""
 
 SEED: Final = 0x9747B28C
 MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
 MAX_COMPARED: Final = 64
-"""In a topic with more partitions than this, this many partitions are drawn at random and compared, so that the cost of
-a choice is constant.
+"""Maximum number of partitions that one choice compares. In a topic with more partitions, this number of partitions is
+drawn at random, so that the cost of a choice is bounded.
 """
 HASHES_KEPT: Final = 4096
 """Number of cached hashes: keys repeat, and a cached hash costs a tenth of computing it."""
@@ -89,13 +92,13 @@ class StickyPartition:
     `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
     Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
-    before they are full (linger) do not cause a switch; otherwise a slow broker, whose batches fill up, would attract
-    more and more records.
+    before they are full (linger) do not cause a switch; if they did, a slow broker would attract more and more records,
+    because its batches fill up while they wait.
 
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does
-    not respond is drawn only if there is no other partition, and it is left before `batch_size` is reached. So a
-    hanging broker does not fill buffer.memory with records that could go to other brokers (E54).
+    not respond is drawn only if there is no other partition, and it is left before `batch_size` is reached. With this
+    rule, records that could go to other brokers do not fill buffer.memory while one broker hangs (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")

@@ -80,7 +80,7 @@ class _Route:
         self.sticky_batch: ProducerBatch | None = None
 
     def next_sticky_queue(self) -> PartitionQueue:
-        """Choose the partition for the next records without a key, after a batch was full, and return its queue."""
+        """Choose the partition for the next records without a key, after a full batch, and return its queue."""
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
@@ -246,7 +246,7 @@ class Producer(Lifecycle, Generic[K, V]):
         """Commit the prepared transaction if it equals `stored`, otherwise abort it (KIP-939, S121).
 
         Call this after each `start`, with the last stored result of `prepare_transaction`, or None. Returns whether the
-        transaction was committed; None if no transaction is open because it was ended before. Raises ValueError for a
+        transaction was committed; None if no transaction is open any more. Raises ValueError for a
         transaction of another transactional id; InvalidTransactionState in a transaction that is not prepared;
         FatalError (ProducerFenced means that another producer has taken the transaction over and ends it). After
         EndNotKnown (max.block.ms), another call continues to wait.
@@ -278,7 +278,8 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send a record; the returned future gets its RecordMetadata when the record is acknowledged, or a KafkaError.
+        """Send a record; the returned future gets the record's RecordMetadata when the record is acknowledged, or a
+        KafkaError when the record fails.
 
         The call waits only for the topic's metadata and for room in buffer.memory. Records that one task sends to one
         partition keep their order. If the application never reads the future, its error is only logged, as a warning.
@@ -364,10 +365,12 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamps_ms: Sequence[int] | None = None,
         headers: Sequence[HeaderSequence] | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send a record for each of `values` to one partition, in order; other columns must be as long as `values`.
+        """Send a record for each of `values` to one partition, in order; each other column must be None or as long as
+        `values`.
 
         All records share one future: it gets the metadata of the first record when all are acknowledged, or the first
-        error. One call is cheaper than as many calls of `send`. Raises the errors of `send`, and ValueError if there
+        error. One call is cheaper than calling `send` for each record. Raises the errors of `send`, and ValueError if
+        there
         are no values or a column has another length. The records before a refused record have then been queued; in a
         transaction, abort it.
         """
@@ -434,7 +437,7 @@ class Producer(Lifecycle, Generic[K, V]):
         open transaction is aborted, unless it was prepared. With acks=0, brokers get the same time, but at most
         request.timeout.ms, to read the data.
 
-        Unacknowledged records then fail with ClientClosed. A second call does nothing.
+        After that time, unacknowledged records fail with ClientClosed. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -503,7 +506,7 @@ class Producer(Lifecycle, Generic[K, V]):
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
-            await self._metadata.refresh_again()  # the topic may have more partitions now
+            await self._metadata.refresh_again()  # the refreshed topic may have more partitions
             known = await self._metadata.topic(topic, timeout_s)
             if partition not in known.partitions:
                 raise StaleMetadata(
@@ -544,8 +547,8 @@ class Producer(Lifecycle, Generic[K, V]):
             if topic is not None and topic.partitions:
                 self._updated_route(topic)
             else:
-                # The topic was deleted or is idle: the next record requests it again, and batches wait until they
-                # expire.
+                # The topic was deleted or is idle. The next record requests the topic's metadata again, and queued
+                # batches wait until they expire.
                 del self._routes[name]
         self._sender.wake()
 
@@ -561,8 +564,9 @@ class Producer(Lifecycle, Generic[K, V]):
     ) -> None:
         """Start a batch with a record that does not fit into the tail; wait for memory if needed."""
         if queue.tail is not None:
-            # The tail is full, so it must not accept more records. Let the loop run: otherwise a caller that never
-            # waits would keep the loop from sending the batch. This one iteration of the event loop comes before the
+            # The tail is full, so it must not accept more records. Let the event loop run, because a caller that never
+            # waits would otherwise keep the loop from sending the batch. This one iteration of the event loop comes
+            # before the
             # record is queued, so a cancellation here has no effect.
             queue.tail = None
             self._sender.wake()
@@ -578,8 +582,8 @@ class Producer(Lifecycle, Generic[K, V]):
         deadline: float | None = None
         is_first_try = True
         while True:
-            # Waiting records come before new records, so that the records of one task stay in order and no task
-            # starves.
+            # Records that already wait for room come before new records, so that the records of one task stay in order
+            # and no task starves.
             if not (is_first_try and self._room_waiters):
                 tail = queue.tail
                 if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
@@ -589,7 +593,7 @@ class Producer(Lifecycle, Generic[K, V]):
                         break
                 except MessageTooLarge as error:
                     if self._transactions is not None:
-                        # the transaction must be aborted, because this record is missing in it
+                        # this record is missing from the transaction, so the transaction must be aborted
                         self._transactions.failed(error)
                     raise
             if deadline is None:
@@ -659,7 +663,7 @@ class Producer(Lifecycle, Generic[K, V]):
     def _end_for_good(self, error: FatalError) -> None:
         """Fail all records, because the producer cannot send any more."""
         self._fatal = error
-        self._routes.clear()  # the next `send` then raises the error
+        self._routes.clear()  # set before failing the records, so that the next `send` raises the error
         for batch in self._accumulator.drop_all():
             batch.fail(error)
         self._progressed()

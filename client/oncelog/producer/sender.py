@@ -1,8 +1,8 @@
 """Sends batches to their leaders, and passes responses to the batches.
 
 The sender is not a task but a function. The event loop calls it when a batch may be ready (`wake`), at the time of the
-next linger, backoff or expiry, and for every response. A batch therefore costs no task switch, and no send can be
-cancelled halfway.
+next linger, backoff or expiry, and for every response. Sending a batch therefore needs no task switch, and no send can
+be cancelled halfway.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Sender:
                 connection = self._connection(node_id)
                 limit = self._config.max_in_flight_requests_per_connection
                 if connection is None or self._in_flight.get(node_id, 0) >= limit:
-                    # the sender is called again when the connection opens or a response arrives
+                    # skip this node; the sender runs again when the connection opens or a response arrives
                     is_blocked.add(node_id)
                     continue
                 sent = True
@@ -176,15 +176,16 @@ class Sender:
         self._connect_errors[node_id] = str(error)
         if not isinstance(error, KafkaError):
             logger.error("connecting to node %d failed: %r", node_id, error)
-        # The leader may have moved to another node: refresh the metadata and retry; the pool's backoff grows with each
-        # failure.
+        # The partition may have moved to another leader, so refresh the metadata and retry; the pool's backoff grows
+        # with each failure.
         self._metadata.request_refresh()
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> bool:
         """Send one request. Returns False if some of the batches failed immediately.
 
-        An exception between drain and send becomes an error of the batches concerned, so every batch gets a result.
+        An exception between drain and send becomes an error of the batches concerned, so that every batch gets a
+        result.
         """
         built = self._build(batches)
         if built:
@@ -351,7 +352,7 @@ class Sender:
             not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        # no limit of attempts while the previous transaction is being ended
+        # do not count attempts while the coordinator is ending the previous transaction
         has_try = batch.attempts <= config.retries or is_concurrent
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
@@ -427,8 +428,8 @@ def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaEr
     """Return the error of a batch, and the errors of its invalid records (KIP-467).
 
     As in Kafka's client, the batch's code is also the record's code if there is a single invalid record. If there are
-    several invalid records, the code of the batch may not fit all of them, so each gets INVALID_RECORD with its own
-    message.
+    several invalid records, the code of the batch may not fit all of them, so each invalid record gets INVALID_RECORD
+    with its own message.
     """
     code = ErrorCode.of(answer.error_code)
     told = answer.record_errors or ()

@@ -2,12 +2,14 @@
 (S21-S24, S26, S27). Pure.
 
 While a batch of the partition is in flight, no batch is renumbered, because its response may still show which batches
-the log has. `settle` decides when no batch is in flight. Kafka's client renumbers immediately, and raises the epoch of
-an idempotent producer to do so. This producer reuses a sequence number only if no attempt with that number can still
-arrive; otherwise the batch is sent again unchanged, and the response decides. If only a new epoch helps, batches that
+the log has. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers immediately by raising
+the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt with that number can
+still
+arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response shows whether it was
+written. If only a new epoch helps, batches that
 may still arrive under
-the old epoch are not sent under the new epoch. Kafka's client sends such batches, whose records may then be in the log
-twice.
+the old epoch are not sent under the new epoch. Kafka's client does send such batches again, so their records may be in
+the log twice.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from oncelog_protocol.records.sequence import increment_sequence
 
 NOTHING_ACKNOWLEDGED: Final = -1
 REMEMBERED_SECONDS: Final = 60.0
-"""Seconds after its last batch for which a broker certainly remembers a producer; far below producer.id.expiration.ms.
+"""A broker certainly remembers a producer for this many seconds after its last batch; the value is far below
+producer.id.expiration.ms.
 """
 
 
 class PartitionSequences:
     """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. The sequence numbers
     of these batches are consecutive up to `next_sequence`, except where a batch in between was given up. In that case
-    `has_gap` (the batch is certainly not in the log) or `is_unresolved` (the batch may be in the log) is set until the
-    doubt is settled, and no new batch is stamped.
+    `has_gap` (the batch is certainly not in the log) or `is_unresolved` (the batch may be in the log) is set until
+    `settle` has decided, and no new batch is stamped meanwhile.
     """
 
     __slots__ = (
@@ -77,16 +80,16 @@ class PartitionSequences:
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
         """Return whether the first batch of the partition's queue may be sent. A stamped batch must be the first in
-        flight. A new batch needs a sequence number that is certainly free (S24, S25), and the broker must remember as
-        many batches as are unacknowledged (S14).
+        flight. A new batch needs a sequence number that is certainly free (S24, S25), and at most as many batches may
+        be unacknowledged as the broker remembers (S14).
 
         If the response to a batch is late while later batches are acknowledged (the leader has moved, and its
         connection hangs), that batch blocks new batches: when it is sent again, the broker must still remember it
         (E15).
 
-        Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
-        accepts any first sequence; if it refused the first batch, it would append the second batch before the first.
-        The first batch is therefore sent alone.
+        Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
+        first sequence. If the broker refused the first batch, it could then append the second batch before the first.
+        Without that check, the first batch of a session is therefore sent alone.
         """
         waiting = self.unacknowledged
         if batch.is_stamped:
@@ -146,9 +149,8 @@ class PartitionSequences:
             index += 1
 
     def refused(self, batch: ProducerBatch) -> None:
-        """Record that the broker refused the batch with OUT_OF_ORDER_SEQUENCE_NUMBER. The error matters only for the
-        oldest
-        unacknowledged batch, because later batches depend on that batch (S28).
+        """Record that the broker refused the batch with OUT_OF_ORDER_SEQUENCE_NUMBER. The error is stored only for the
+        oldest unacknowledged batch, because the refusal of a later batch follows from a missing earlier batch (S28).
         """
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
@@ -170,7 +172,7 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                # otherwise the first of the waiting batches is sent, and its response decides
+                # send the first waiting batch: its response shows whether the given-up batches are in the log
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
                 self.is_unresolved = self.has_gap = False  # later batches are in the log, so this one is too

@@ -2,8 +2,9 @@
 Pure (S20-S29).
 
 A session has one identity at any moment. When only a new epoch can resolve the numbers of a partition, an idempotent
-producer raises its epoch itself (KIP-360); other partitions switch to the new epoch when no batch of the old epoch is
-unacknowledged. A transactional producer gets its next epoch from the coordinator, after an abort.
+producer raises its epoch itself (KIP-360); every other partition switches to the new epoch when it has no
+unacknowledged batch of the old epoch. A transactional producer gets its next epoch from the coordinator, after an
+abort.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Verdict(Enum):
 
     RETRY = auto()
     FAIL = auto()
-    BY_ERROR = auto()  # as without idempotence: retry if the error is retriable
+    BY_ERROR = auto()  # treat the error as without idempotence: retry if the error is retriable
     DUPLICATE = auto()  # the batch is already in the log
 
 
@@ -69,7 +70,7 @@ class ProducerSession:
         self.identity = NO_IDENTITY
         self.is_transactional = is_transactional
         self.is_start_checked = False
-        """Whether brokers check that a session starts with sequence 0 (transactions V2)."""
+        """Whether brokers require that a producer session starts with sequence 0, as they do under transactions V2."""
         self.needs_new_epoch = False
         """True if a transactional producer needs a new epoch from the coordinator, because copies of its batches may
         still arrive or the sequence numbers of a partition are uncertain.
@@ -124,8 +125,8 @@ class ProducerSession:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._judge_unknown_producer(sequences, batch, log_start_offset)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
-            # No other producer has this producer id, and no partition returns to an older epoch, so the producer id is
-            # useless.
+            # The error cannot be caused by another producer with this id or by an older epoch of this one, so the
+            # producer id can no longer be used.
             logger.warning("%s is fenced: requesting a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:
@@ -149,7 +150,7 @@ class ProducerSession:
         if log_start_offset == NO_LOG_START_OFFSET:
             return Verdict.RETRY
         sequences.session_is_over()
-        # this is expected if retention has removed the producer's records
+        # retention has removed the producer's records, so the broker no longer knows the producer
         if log_start_offset > sequences.last_acknowledged_offset:
             return Verdict.FAIL if self.is_transactional else Verdict.RETRY
         logger.error(

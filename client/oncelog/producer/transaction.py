@@ -31,9 +31,9 @@ async def until_known(end: Callable[[], Awaitable[None]]) -> None:
 
 class Transaction:
     """One transaction as an `async with` block. An error of the body aborts the transaction and propagates; the caller
-    may begin the next transaction. After a FatalError this producer cannot continue (S41). EndNotKnown concerns the
-    commit, including a commit that an earlier block left running. An aborting block waits as long as the abort takes,
-    or max.block.ms if the block was cancelled.
+    may begin the next transaction. After a FatalError this producer cannot continue (S41). An EndNotKnown that the
+    block raises is about its commit, or about a commit that an earlier block left running. A block that aborts waits
+    until the abort is done; a cancelled block waits for at most max.block.ms.
     """
 
     def __init__(self, transactions: Transactions) -> None:

@@ -1,7 +1,8 @@
 """The meaning of every error code for a transactional producer, in one table. Pure.
 
-The question for each code is whether the transactional id may have had another owner since (S90). If another owner is
-possible, the error is fatal. After such an error, this producer's state is outdated. The coordinator may have forgotten
+For each code, the table depends on whether another producer may have owned the transactional id since this producer's
+last successful request (S90). If another owner is possible, the error is fatal, because this producer's state is
+outdated. The coordinator may have forgotten
 the other owner too, so that no broker would fence this producer, and this producer would take the transactional id back
 from that owner.
 
@@ -80,7 +81,7 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
         _M.FENCED,  # the equivalent of PRODUCER_FENCED in older versions (T8)
-        _M.ABORTABLE,  # another owner's epoch and a coordinator's abort look the same (KIP-588)
+        _M.ABORTABLE,  # the code is the same for another owner's epoch and for a coordinator's abort (KIP-588)
         End.NEXT_EPOCH,
         True,
         "InitProducerId tells whether the epoch is another owner's",
@@ -164,7 +165,9 @@ def meaning_of(code: ErrorCode) -> Meaning:
 
 
 MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
-"""Number of epochs that one InitProducerId with its retries may use: for the abort, the new session, and one spare."""
+"""Maximum number of epochs by which one InitProducerId request with its retries may raise the epoch: one for the abort,
+one for the new session, and one spare.
+"""
 
 
 def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:

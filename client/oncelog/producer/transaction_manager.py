@@ -45,8 +45,8 @@ class TransactionManager:
         self.error: KafkaError | None = None
         self.is_v2 = False
         self.number = 0
-        """The number of the transaction; a record that waited while another transaction began does not belong to the
-        new one.
+        """The number of the transaction; a record whose `send` began in an earlier transaction must not be added to
+        this transaction.
         """
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
@@ -89,7 +89,9 @@ class TransactionManager:
         raise InvalidTransactionState(f"only possible in a transaction: {self._told}")
 
     def sending_to(self, partition: TopicPartition) -> None:
-        """Record that records for this partition follow. Raises the errors of `check_in_transaction`."""
+        """Record that the application is about to send records to this partition. Raises the errors of
+        `check_in_transaction`.
+        """
         self.check_in_transaction()
         if partition not in self.added and partition not in self.pending:
             (self.added if self.is_v2 else self.pending).add(partition)
@@ -133,21 +135,23 @@ class TransactionManager:
         return self.is_sending and partition in self.added
 
     def sent(self) -> None:
-        """Record that a request in flight makes the transaction known to the broker (V2; before V2, adding partitions
-        does).
+        """Record that a request that makes the transaction known to a broker is in flight. Under V2, this is the first
+        write; before V2, it is the request that adds partitions.
         """
         self._is_begun_at_broker = True
 
     # outcomes
 
     def initialised(self, identity: ProducerIdAndEpoch) -> None:
-        """Record the identity that InitProducerId returned; all earlier transactions have ended."""
+        """Record the identity that InitProducerId returned; all earlier transactions of the transactional id have
+        ended.
+        """
         self.session.identify(identity)
         self._ended()
 
     def kept(self, identity: ProducerIdAndEpoch, *, is_v2: bool) -> None:
-        """Record that InitProducerId returned an identity and kept an open transaction, which can only be ended
-        (KIP-939).
+        """Record that InitProducerId returned an identity and kept an open transaction, to which no records can be
+        added (KIP-939).
         """
         self.session.identify(identity)
         self._to(TransactionState.PREPARED_TRANSACTION)
@@ -179,8 +183,8 @@ class TransactionManager:
         self._ended()
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """Record that a request or batch of this transaction failed permanently: the transaction can only be aborted,
-        or the producer cannot continue.
+        """Record that a request or batch of this transaction failed permanently. Depending on the error, the
+        transaction can only be aborted, or the producer cannot continue at all.
 
         Returns the error for the application; the first error is kept. Raises InvalidTransactionState outside a
         transaction.
@@ -195,7 +199,7 @@ class TransactionManager:
             logger.error("transactional id %s: %s", self.transactional_id, error)
             return error
         if self.state is TransactionState.ABORTING:
-            return error  # nothing changes, because the transaction is already being aborted
+            return error  # keep the state, because the transaction is already being aborted
         if not isinstance(error, AbortableError):
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error
@@ -221,8 +225,8 @@ class TransactionManager:
         self.state = state
 
     def _kept_error(self) -> KafkaError:
-        """Return the error to raise, perhaps repeatedly, without the traceback of earlier raises, which would
-        accumulate.
+        """Return the error without the traceback of earlier raises, because tracebacks would accumulate when the same
+        error is raised repeatedly.
         """
         assert self.error is not None
         return self.error.with_traceback(None)

@@ -33,11 +33,10 @@ HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     ProduceRequest: 11,
     EndTxnRequest: LAST_END_TXN_BEFORE_V2,
     TxnOffsetCommitRequest: 4,
-    AddPartitionsToTxnRequest: 3,  # later versions are requests between brokers
+    AddPartitionsToTxnRequest: 3,  # clients use at most version 3; later versions are for requests between brokers
     AddOffsetsToTxnRequest: 4,
 }
-"""The highest version before V2 by request: newer versions imply V2, so a producer whose transactions are V1 uses at
-most this version (T6).
+"""Request class -> its highest version for transactions V1; newer versions imply transactions V2 (T6).
 """
 
 FIRST_WITH_IDENTITY: Final = 3
@@ -45,14 +44,14 @@ FIRST_WITH_IDENTITY: Final = 3
 
 
 CONCURRENT_BACKOFF_MS: Final = 1
-"""Milliseconds of the first backoff while the previous transaction is being completed. Kafka's backoff of 20 ms would
-be most of the time of a small transaction.
+"""Milliseconds of the first backoff while the previous transaction is being completed. This backoff is shorter than
+Kafka's 20 ms, which would take most of the time of a small transaction.
 """
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """Return the code that decides about an entire response; OPERATION_NOT_ATTEMPTED counts only if there is no other
-    error.
+    """Return the one error code that stands for an entire response; OPERATION_NOT_ATTEMPTED is returned only if there
+    is no other error.
     """
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
@@ -95,8 +94,9 @@ def init_producer_id(
     two_phase: bool = False,
     keeps_open: bool = False,
 ) -> InitProducerIdRequest:
-    """Return an InitProducerId request. `identity` is the present identity, to continue after an error, or NO_IDENTITY,
-    to initialise the transactional id (S34). `two_phase` requests transactions without a timeout; `keeps_open` keeps an
+    """Return an InitProducerId request. `identity` is the present producer id and epoch if the producer continues after
+    an error, or NO_IDENTITY to initialise the transactional id (S34). `two_phase` requests transactions without a
+    timeout; `keeps_open` keeps an
     open transaction instead of aborting it (S120).
     """
     return InitProducerIdRequest(

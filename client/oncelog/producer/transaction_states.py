@@ -4,8 +4,8 @@
                                                       or PREPARED_TRANSACTION -> COMMITTING or ABORTING -> READY
                        or PREPARED_TRANSACTION, if an open transaction was found and kept
 
-An error after which a new transaction may begin leads to ABORTABLE_ERROR, from which only abort leads on; FATAL_ERROR
-is final.
+An error after which a new transaction may begin leads to ABORTABLE_ERROR; the only way out of that state is an abort.
+FATAL_ERROR is final.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
-    # No more records are written; this producer, or a process that knows the transaction, ends it. INITIALIZING leads
+    # No more records are written to the transaction; this producer, or any process that has its PreparedTransaction,
+    # ends the transaction. INITIALIZING leads
     # here if the transaction of a previous producer was kept (KIP-939).
     _S.PREPARED_TRANSACTION: frozenset({_S.IN_TRANSACTION, _S.INITIALIZING}),
     _S.COMMITTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION}),

@@ -1,7 +1,7 @@
 """The I/O part of a producer's transactions, around `transaction_manager`.
 
-One task ends a transaction, however many callers wait for it. A caller that stops waiting (a timeout, a cancellation)
-can call again and then finds the task running or done, as with Kafka's client.
+A single task ends a transaction, even if several callers wait for the result. A caller that stops waiting (timeout,
+cancellation) can call again: the second call waits for the same task, as with Kafka's client.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TWO_PHASE_COMMIT_HINTS: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs the operations Write and TwoPhaseCommit on the"
     " transactional id, and transaction.two.phase.commit.enable=true on all brokers",
 }
-"""Advice for errors with which a broker refuses two-phase commit to this producer."""
+"""Error code -> advice to the user, for errors with which a broker refuses two-phase commit."""
 
 
 class _Ending(NamedTuple):
@@ -141,7 +141,8 @@ class Transactions:
     @contextmanager
     def record_waits(self) -> Iterator[None]:
         """Context manager for a wait of `send` for metadata or memory. If the wait fails or is cancelled, the
-        transaction must be aborted, because a record is missing in it. If the transaction ends during the wait, the
+        transaction must be aborted, because the record is missing from the transaction. If the transaction ends during
+        the wait, the
         record is not added to the next transaction.
 
         Raises InvalidTransactionState, KafkaError.
@@ -162,7 +163,7 @@ class Transactions:
             raise
 
     def _record_failed(self, number: int, error: KafkaError) -> None:
-        """Record that a record of transaction `number` is missing, so that transaction must be aborted."""
+        """Record that transaction `number` lacks a record and must therefore be aborted."""
         if self.manager.number == number and self.manager.is_sending:
             self.failed(error)
 
@@ -218,7 +219,7 @@ class Transactions:
             return None
         self._is_handed_over = True
         if self.span is not None:
-            self.span.end("prepared")  # from here on, another process may end the transaction
+            self.span.end("prepared")  # when `prepare` has returned, another process may end the transaction
         self.prepared = PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
         return self.prepared
 
@@ -339,8 +340,8 @@ class Transactions:
         return self.manager.session.identity
 
     async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
-        """Send InitProducerId; the state is then READY. `identity` is the present identity, to continue, or
-        NO_IDENTITY, to initialise.
+        """Send InitProducerId; the state is then READY. `identity` is the present producer id and epoch if the producer
+        continues, or NO_IDENTITY to initialise the transactional id.
         """
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
@@ -376,8 +377,9 @@ class Transactions:
         )
 
     async def _check_tells_transactions_apart(self) -> None:
-        """Check that transactions V2 are on: before V2, all transactions of a producer have one epoch. A stored
-        identity of one transaction would then commit the next transaction, which was not prepared. Raises FatalError
+        """Check that transactions V2 are enabled. Under V1, all transactions of a producer have the same epoch. Under
+        V1, the stored identity of one transaction could therefore commit the next transaction, which was not prepared.
+        Raises FatalError
         before any producer is fenced.
         """
         connection = await self._calls.connection(self._coordinator)
@@ -433,8 +435,8 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As in a write, the error may only mean that the transaction timed out; the abort shows the cause
-            # (KIP-588).
+            # As with a Produce request, the error may only mean that the transaction timed out; the abort shows whether
+            # it does (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
@@ -445,8 +447,8 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Wait until the commit or abort has ended. Only a caller that receives the result clears it; a cancelled
-        caller may call again.
+        """Wait until the commit or abort has ended. The result is stored until a caller has received it, so that a
+        cancelled caller may call again.
         """
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
@@ -474,7 +476,7 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            # raise nothing: the next transaction cannot begin, but this transaction is committed
+            # raise nothing, because this transaction is committed, although the next transaction cannot begin
             manager.failed(fatal(error))
 
     async def _abort(self) -> None:
@@ -521,11 +523,12 @@ class Transactions:
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
-        """Prepare for the next transaction."""
+        """Clean up after a transaction, so that the next transaction can begin."""
         manager = self.manager
         self.prepared = None
-        # A request without a response may still arrive during the next transaction, and would begin that transaction,
-        # end it (E1, KAFKA-17754), or commit old offsets with it. Under V2, the end of each transaction that was begun
+        # A late copy of a request without a response may reach the coordinator during the next transaction. It could
+        # begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Under V2, the end of each
+        # transaction that was begun
         # brings the next epoch.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()

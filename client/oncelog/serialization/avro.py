@@ -1,6 +1,6 @@
 """The Avro codec, based on fastavro. Pure.
 
-A value of a schema that consists only of `bytes` is written unchanged, without a length prefix, as the Confluent
+If the entire schema is the type `bytes`, a value is written unchanged, without a length prefix, as the Confluent
 serializers do.
 """
 

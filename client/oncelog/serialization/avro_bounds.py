@@ -1,12 +1,12 @@
 """Decides which Avro schemas the fast reader of fastavro may read. Pure.
 
-Schemas and payloads come from anyone who may write to the registry and to the topic.
+Schemas and payloads are untrusted: they come from all clients that may write to the registry or the topic.
 
 - The fast reader is C code without a recursion limit: a list that links 5,000 records, in 5,000 bytes, crashes the
   process. A schema that is recursive, or nests deeper than MAX_DEPTH, is read by fastavro's reader in Python, which
   raises RecursionError.
-- The items of an array may have no bytes (null, a record without fields). A payload of ten bytes may then be an array
-  of any length, which fills the memory. Schemas with such arrays are refused.
+- The items of an array may take no bytes (null, or a record without fields). A payload of ten bytes may then describe
+  an array of any length, and decoding it would fill the memory. Schemas with such arrays are refused.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any, Final, NamedTuple
 
 MAX_DEPTH: Final = 100
 UNBOUNDED: Final = 1_000_000
-"""The depth that stands for a recursive schema."""
+"""The depth value that means that a schema is recursive."""
 
 
 class Bounds(NamedTuple):
-    """The nesting depth of a schema's values, and the bytes of the shortest value (0, or 1 for any larger number)."""
+    """The nesting depth of a schema's values, and the size of its shortest value in bytes (0, or 1 for any larger
+    size).
+    """
 
     depth: int
     least_bytes: int

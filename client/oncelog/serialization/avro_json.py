@@ -1,7 +1,8 @@
 """Converts JSON to values of an Avro schema. Pure.
 
 The JSON has the form that `json_value` writes, so `oncelog produce` reads the output of `oncelog consume`. The value of
-a union is written without the name of its branch; the form of Avro's own tools, {"TYPE": value}, is also read. Bytes
+a union is written without the name of its branch; the form that Avro's own tools write, {"TYPE": value}, is also
+accepted. Bytes
 are text in the form of `json_values.bytes_of`; decimals are text or numbers; dates and times are ISO 8601, or the
 number that Avro stores.
 """
@@ -107,7 +108,8 @@ class _Reader:
         return read
 
     def _union(self, branches: list[Any], value: Any, where: str) -> Any:
-        """Return the value converted to the first branch that it fits. A record or other named type becomes fastavro's
+        """Return the value converted to the first branch of the union that it fits. A record or other named type
+        becomes fastavro's
         pair of name and value, so that the writer chooses the same branch.
         """
         if isinstance(value, dict) and len(value) == 1:

@@ -21,16 +21,18 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, payload: bytes) -> Any:
-        """Return the value of a payload. Raises SerializationError."""
+        """Return the value that a payload encodes. Raises SerializationError."""
 
     def encode_bare(self, value: Any) -> bytes:
         """Return the bytes that a serializer without a registry writes. Raises SerializationError."""
         return self.encode(value)
 
     def decode_bare(self, data: bytes) -> Any:
-        """Return the value of bytes that a serializer without a registry has written. Raises SerializationError."""
+        """Return the value that a serializer without a registry wrote as these bytes. Raises SerializationError."""
         return self.decode(data)
 
     @abstractmethod
     def from_json(self, value: Any) -> Any:
-        """Return the value that a JSON document in the form of `json_value` describes. Raises SerializationError."""
+        """Return the value for a JSON document; the document has the form that `json_value` writes. Raises
+        SerializationError.
+        """

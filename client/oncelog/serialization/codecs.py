@@ -1,5 +1,5 @@
-"""Provides the codecs of registered schemas, and caches them. Schemas are parsed in a thread, because a long schema
-takes long.
+"""Provides the codecs of registered schemas, and caches them. Schemas are parsed in a thread, because parsing a long
+schema would block the event loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Codecs:
         return await self._by_id.get(schema_id, load)
 
     async def of(self, schema: Schema) -> Codec:
-        """Return the codec of a schema (for Protobuf, of a serialized descriptor). Raises the errors of `by_id`."""
+        """Return the codec of a schema; a Protobuf schema is given as a serialized descriptor. Raises the errors of
+        `by_id`.
+        """
         return await self._by_schema.get(schema, lambda: self._made(schema))
 
     async def _made(self, schema: Schema) -> Codec:

@@ -16,7 +16,7 @@ def json_bytes(value: Any) -> bytes:
     """Return compact JSON in UTF-8. Raises SerializationError."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:  # ValueError includes UnicodeEncodeError
+    except (TypeError, ValueError, RecursionError) as error:  # catches UnicodeEncodeError too, which is a ValueError
         raise SerializationError(f"a value cannot be written as JSON: {error}") from error
 
 

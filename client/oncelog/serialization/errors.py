@@ -26,11 +26,12 @@ class SerializationError(KafkaError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
     def __str__(self) -> str:
-        return self.message  # without the error code, because no broker has sent one
+        return self.message  # the message has no error code, because no broker has sent one
 
 
 class RecordDeserializationError(SerializationError):
-    """A record cannot be read. `record` has its topic, partition and offset, and key and value as bytes. The consumer's
+    """A record cannot be read. The attribute `record` has the record's topic, partition and offset, and its key and
+    value as bytes. The consumer's
     position stays before the record; seek to `record.offset + 1` to skip the record.
     """
 
@@ -46,7 +47,7 @@ class SchemaRegistryError(KafkaError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # without the error code, because no broker has sent one
+        return self.message  # the message has no error code, because no broker has sent one
 
 
 class RegistryRefused(SchemaRegistryError):
@@ -73,7 +74,7 @@ class RegistryUnavailable(SchemaRegistryError):
 
 
 def shown_url(urls: str) -> str:
-    """Return URLs, separated by commas, without possible users and passwords, for messages."""
+    """Return the URLs for a message, separated by commas, with users and passwords removed."""
     return ",".join(_without_user(url) for url in urls.split(","))
 
 

@@ -70,7 +70,7 @@ class JsonSchemaCodec(Codec):
 
 
 def _uris(others: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the referred schemas by the names that the schema uses, and also by their own `$id`."""
+    """Return the referenced schemas, each under the name that the schema uses and under its own `$id`."""
     found = list(others.items())
     for document in others.values():
         own = document.get("$id") if isinstance(document, dict) else None

@@ -1,8 +1,8 @@
 """Converts any decoded value to JSON. Pure.
 
 Bytes become text if they are printable UTF-8, otherwise base64 with the prefix `base64:`. Decimals and UUIDs become
-text; dates and times become ISO 8601. Numbers that JSON does not have (NaN, infinity) become text. `avro_json` reads
-this form back with a schema.
+text; dates and times become ISO 8601. Numbers that JSON does not have (NaN, infinity) become text. With a schema,
+`avro_json` converts this form back to values.
 """
 
 from __future__ import annotations

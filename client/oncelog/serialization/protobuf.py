@@ -1,6 +1,7 @@
 """The Protobuf codec, based on the descriptors of a schema. Pure.
 
-A registry returns a schema as the serialized descriptor of its file, in base64, so no compiler is needed. Files in
+A registry returns a schema as the serialized descriptor of its file, in base64, so the client needs no Protobuf
+compiler. Files in
 google/protobuf and google/type are part of the libraries.
 """
 
@@ -26,13 +27,14 @@ from oncelog.serialization.schemas import PROTOBUF, Schema
 from oncelog.serialization.wire import with_indexes, without_indexes
 
 WELL_KNOWN: Final = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
-"""Files that are not listed as references, because each client has them."""
+"""Matches the files that a schema does not list as references, because every client has these files."""
 
 
 class ProtobufCodec(Codec):
     """A .proto file whose messages become dicts; the keys are the field names, as in Protobuf's JSON.
 
-    A payload begins with the indexes of its message; a bare payload does not. `message` is the full name of the message
+    With a registry, a payload begins with the indexes of its message; without a registry, it does not. `message` is the
+    full name of the message
     that `encode` writes and `from_json` reads; None means the first message of the file.
     """
 
@@ -79,11 +81,11 @@ class ProtobufCodec(Codec):
         message = _decoded(GetMessageClass(descriptor), payload)
         try:
             return MessageToDict(message, preserving_proto_field_name=True)
-        except Exception as error:  # for example an Any of an unknown type, or a time out of range
+        except Exception as error:  # raised for example for an Any of an unknown type, or a time out of range
             raise SerializationError(f"a message {message.DESCRIPTOR.full_name} cannot be shown: {error}") from error
 
     def from_json(self, value: Any) -> Message:
-        """Return the message that Protobuf's JSON describes. Raises SerializationError."""
+        """Return the message for a document in Protobuf's JSON form. Raises SerializationError."""
         try:
             message: Message = ParseDict(value, GetMessageClass(self._message)())
         except (JsonParseError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -131,12 +133,12 @@ def indexes_of(message: Descriptor) -> list[int]:
 
 
 def text_of(file: FileDescriptor) -> str:
-    """Return the descriptor of a file as the text of a schema."""
+    """Return the serialized descriptor of a file, in base64, as a registry stores it."""
     return b64encode(file.serialized_pb).decode()
 
 
 def is_well_known(name: str) -> bool:
-    """Return whether each client has this file."""
+    """Return whether this file is part of the Protobuf libraries, so that every client has it."""
     return WELL_KNOWN.fullmatch(name) is not None
 
 

@@ -32,7 +32,7 @@ class _SchemaSerializer(Serializer[T], Generic[T]):
 
     - with `schema` and `auto_register` (the default), the schema is registered under the subject at first use.
     - with `schema` but without `auto_register`, the schema must already be registered.
-    - without `schema`, the latest version of the subject is used, and looked up again after a minute.
+    - without `schema`, the latest version of the subject is used; the latest version is looked up again after a minute.
     """
 
     type: str
@@ -63,7 +63,7 @@ class _SchemaSerializer(Serializer[T], Generic[T]):
         return framed(schema_id, self._payload(codec, value if self._to_dict is None else self._to_dict(value)))
 
     async def codec(self, context: SerializationContext) -> Codec:
-        """Return the codec that writes values for this topic and this part of the record. Raises SchemaRegistryError,
+        """Return the codec for keys or values of this topic. Raises SchemaRegistryError,
         SerializationError.
         """
         return (await self._writer(context))[1]
@@ -154,7 +154,7 @@ class ProtobufSerializer(Serializer["Message"]):
     """Writes messages of a generated class.
 
     The file of the class and the files that it imports are registered at first use (`auto_register`), or must already
-    be registered; an imported file has its name as its subject.
+    be registered; the subject of an imported file is the file's name.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class ProtobufDeserializer(Deserializer[M]):
 
 
 class Decoded(NamedTuple):
-    """A value, and the id and the type (AVRO, JSON, PROTOBUF) of the schema that the value was written with."""
+    """A value, with the id and type (AVRO, JSON, PROTOBUF) of the schema with which the value was written."""
 
     value: Any
     schema_id: int
@@ -302,7 +302,8 @@ class Decoded(NamedTuple):
 
 
 class RegistryDeserializer(Deserializer[Decoded]):
-    """Reads any value that begins with a schema id, with that schema; for programs that show values of unknown origin.
+    """Reads any value that begins with a schema id, using the schema with that id. This deserializer is for programs
+    that show values of unknown origin.
 
     A Protobuf message becomes a dict. Documents of a JSON Schema are not validated.
     """

@@ -33,7 +33,7 @@ MAX_CONNECTIONS: Final = 10
 ATTEMPTS: Final = 3
 """Number of attempts at each URL before a request fails."""
 BACKOFF_SECONDS: Final = 0.1
-"""Seconds to wait before all URLs are tried again; the time doubles with each round."""
+"""Seconds to wait after all URLs have failed, before they are tried again; the wait doubles after each round."""
 SHOWN: Final = 300
 """Maximum number of characters of a response that an error message contains."""
 NOT_FOUND: Final = 404
@@ -71,7 +71,7 @@ class RegistryHttp:
             raise ConfigError("auth and token exclude each other")
         self._token = token
         self._timeout_s = timeout_s
-        # Loading the authorities of the system takes 30 ms, and only https needs them.
+        # Load the system's certificate authorities only for https, because loading them takes 30 ms.
         is_secure = any(url.startswith("https:") for url in self._urls)
         self._client = httpx.AsyncClient(
             auth=None if auth is None else httpx.BasicAuth(*auth),

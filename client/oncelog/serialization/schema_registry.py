@@ -19,7 +19,8 @@ from oncelog.serialization.shared_cache import SharedCache
 
 LATEST: Final = "latest"
 SERIALIZED: Final = "serialized"
-"""The value of `format` with which a registry returns a Protobuf schema as a descriptor."""
+"""The value of the query parameter `format` that makes a registry return a Protobuf schema as a serialized descriptor.
+"""
 MAX_CACHED: Final = 1_000
 """Maximum size of each of the three caches: schemas by id, ids by schema, and versions by number."""
 LATEST_SECONDS: Final = 60.0
@@ -112,14 +113,14 @@ class SchemaRegistry(Lifecycle):
         return await self._ids.get((subject, schema, normalize, False), load)
 
     async def registered_version(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Return the version of a subject that has this schema; the registry is always asked. Raises the errors of
+        """Return the version of a subject that has this schema; this call does not use the cache. Raises the errors of
         `registered_id`.
         """
         path = f"/subjects/{_quoted(subject)}{'?normalize=true' if normalize else ''}"
         return registered_schema_of(await self._http.ask("POST", path, schema.document()))
 
     async def subjects(self) -> list[str]:
-        """Return the names of all subjects; the registry is always asked. Raises RegistryUnavailable."""
+        """Return the names of all subjects; this call does not use the cache. Raises RegistryUnavailable."""
         answer = await self._http.ask("GET", "/subjects")
         if not isinstance(answer, list):
             raise RegistryUnavailable("the answer is not a list of subjects, as a schema registry gives it")

@@ -1,7 +1,8 @@
 """The interfaces of serializers and deserializers. Pure.
 
 Serializers and deserializers are asynchronous, because a schema may have to be requested from a registry; with a cached
-schema there is no wait. Serializers and deserializers never get None: a None stays None and is a tombstone.
+schema there is no wait. Serializers and deserializers are never called with None: a None key or value stays None, and a
+None value is a tombstone.
 """
 
 from __future__ import annotations

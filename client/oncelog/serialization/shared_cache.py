@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class SharedCache(Generic[K, V]):
-    """The most recently used values, at most `size` of them.
+    """A cache of the `size` most recently used values.
 
     A value is kept for `ttl_s` seconds; None means without expiry. A SchemaNotFound or SerializationError is kept for
     `failure_ttl_s` seconds, so that a thousand records with an unknown schema cause one request. Other errors are not

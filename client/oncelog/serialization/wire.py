@@ -1,6 +1,6 @@
-"""The Confluent wire format: the bytes that its serializers write before a payload. Pure.
+"""The Confluent wire format: the bytes that Confluent's serializers write before a payload. Pure.
 
-00  NN NN NN NN  payload                          the id of the schema, big-endian
+00 NN NN NN NN payload the id of the schema, big-endian
 00  NN NN NN NN  indexes  payload                 Protobuf: the indexes of the message in its file
 
 The indexes are the positions of a message among its siblings, for each level from the outermost message on. The number
@@ -60,7 +60,7 @@ def without_indexes(data: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(number: int) -> bytes:
-    number = number << 1  # zigzag encoding of a number that is not negative
+    number = number << 1  # the zigzag encoding of n is 2n, because n is not negative
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -70,7 +70,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number and the position after it."""
+    """Return the varint at a position, and the position after the varint."""
     number = shift = 0
     for byte in data[position : position + MAX_VARINT_BYTES]:
         number |= (byte & 0x7F) << shift

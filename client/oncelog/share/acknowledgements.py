@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from oncelog_protocol.messages.share_fetch import AcknowledgeType
 
 MANY_ALIKE: Final = 50
-"""Minimum number of neighbouring offsets of one type that get their own batch, which states the type once."""
+"""At least this many neighbouring offsets with the same acknowledgement type get a batch of their own, because such a
+batch states the type only once.
+"""
 
 
 class AckBatch(NamedTuple):
@@ -34,7 +36,7 @@ def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
 
 
 def _divided(offsets: Iterable[int], said: Mapping[int, AcknowledgeType]) -> Iterator[list[int]]:
-    """Yield the offsets in order; a group of at least MANY_ALIKE offsets of one type is separate from the others."""
+    """Yield the offsets in order; a run of at least MANY_ALIKE offsets of one type becomes a group of its own."""
     mixed: list[int] = []
     for _, same in groupby(offsets, key=said.__getitem__):
         alike = list(same)
@@ -94,7 +96,7 @@ class Acknowledgements:
             self.say(offset, AcknowledgeType.ACCEPT)
 
     def take(self) -> dict[int, AcknowledgeType]:
-        """Remove and return the acknowledgements to send, without renewals, which need a request of their own."""
+        """Remove and return the acknowledgements to send, without renewals, which are sent in a separate request."""
         said, self._said = self._said, {}
         return said
 

@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 MAX_UNREPORTED: Final = 100
 """Maximum number of fetches whose outcomes are stored for the next commit."""
 RETRY_S: Final = 0.1
-"""Seconds before a refused partition is fetched again."""
+"""Seconds to wait before fetching a partition again after a broker has refused it."""
 ELSEWHERE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -53,13 +53,14 @@ class ShareConsumer(Lifecycle):
                     do(record.value)
                     record.accept()
 
-    A record is acquired by one member at a time, for as long as its acquisition lock lasts
+    Only one member can acquire a record at the same time, and its acquisition lock expires after a time
     (share.record.lock.duration.ms of the group). Records are delivered at least once, and in no order: a record that is
     not accepted is delivered again, to any member, up to share.delivery.count.limit times.
 
     In the mode "implicit" (the default), the next poll, `commit` and `close` accept all records of the last poll that
     the application has not acknowledged. In the mode "explicit", the application acknowledges each record before the
-    next poll; otherwise that poll raises ValueError. Acknowledgements are sent with the next poll; `commit` sends them
+    next poll; a poll with an unacknowledged record raises ValueError. Acknowledgements are sent with the next poll;
+    `commit` sends them
     immediately and returns their outcomes. Only one task may poll at the same time.
     """
 
@@ -71,9 +72,9 @@ class ShareConsumer(Lifecycle):
         self._acks: dict[IdPartition, Acknowledgements] = {}
         self._names: dict[IdPartition, TopicPartition] = {}
         self._ids: dict[TopicPartition, IdPartition] = {}
-        """Partition -> topic id and partition number, for the partitions of which records have arrived."""
+        """Partition -> topic id and partition number, for the partitions from which records have arrived."""
         self._homes: dict[IdPartition, int] = {}
-        """Partition -> id of the node whose session has the partition's records."""
+        """Partition -> id of the node in whose share session the partition's records were acquired."""
         self._nodes: dict[int, ShareNode] = {}
         self._refused_until: dict[IdPartition, float] = {}
         self._ready: list[ShareRecord] = []
@@ -136,7 +137,8 @@ class ShareConsumer(Lifecycle):
     async def _end_fetches(self) -> None:
         fetches = [node.fetching for node in self._nodes.values() if node.fetching is not None]
         if fetches:
-            # The fetches wait no longer than fetch_max_wait_ms, and their records must be released.
+            # Wait for the fetches in flight, because their records must be released; a fetch takes at most
+            # fetch_max_wait_ms.
             await asyncio.gather(*fetches, return_exceptions=True)
         for record in self._ready:
             acks = self._acks[self._where(record)]
@@ -282,7 +284,7 @@ class ShareConsumer(Lifecycle):
         return retry_s
 
     def _report(self, outcomes: Outcomes) -> None:
-        """Store outcomes for the next commit; an application that never commits reads none of them."""
+        """Store outcomes for the next commit; the number is limited, because an application may never commit."""
         self._unreported.append(outcomes)
         del self._unreported[:-MAX_UNREPORTED]
 

@@ -69,6 +69,6 @@ def decode(
                 count = counts.pop(record.offset, None)
                 if count is not None:
                     records.append((record, count))
-    except CorruptBatch as problem:  # the length of the rest is unknown, so the rest is unreadable
+    except CorruptBatch as problem:  # the header of this batch is unreadable, so the start of the next batch is unknown
         return Decoded(records, (), [*unreadable, *sorted(counts)], str(problem))
     return Decoded(records, sorted(counts), unreadable, error)

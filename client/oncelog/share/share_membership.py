@@ -24,8 +24,8 @@ MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-"""Errors after which the member no longer belongs to the group, and joins again with the same id. GROUP_ID_NOT_FOUND
-ends a member that has never joined, because the group uses another protocol.
+"""Errors after which the member no longer belongs to the group, and joins again with the same id. For a member that has
+never joined, GROUP_ID_NOT_FOUND is final, because it means that the group uses another protocol.
 """
 
 
@@ -65,7 +65,7 @@ class ShareMembership:
             self._task = asyncio.create_task(self._run(), name=f"share group {self._config.group_id}")
 
     async def leave(self, timeout_s: float) -> None:
-        """Leave the group, if the coordinator can be notified within `timeout_s`."""
+        """Leave the group; if the coordinator does not respond within `timeout_s`, give up without an error."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -98,7 +98,7 @@ def _error(code: int, message: str | None) -> KafkaError | None:
 
 
 def merged(results: Iterable[Mapping[IdPartition, KafkaError | None]]) -> Outcomes:
-    """Merge the outcomes of several requests; an error wins over success."""
+    """Merge the outcomes of several requests; if a partition has both an error and a success, the error is kept."""
     found: Outcomes = {}
     for result in results:
         for where, error in result.items():

@@ -56,8 +56,8 @@ class ShareSession:
         self._epoch = FIRST_EPOCH if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def fetch(self, wanted: Iterable[IdPartition], said: Said) -> ShareFetchRequest:
-        """Build a request that acquires records of `wanted` and sends acknowledgements; there are none before the
-        session is open.
+        """Build a request that acquires records of `wanted` and sends acknowledgements; before the session is open,
+        there are no acknowledgements to send.
         """
         config = self._config
         assert self.is_open or not said

@@ -29,6 +29,6 @@ RESULT: Final = "oncelog.transaction.result"
 
 
 def error_type(error: BaseException) -> str:
-    """Return the name of the error's class, by which errors can be counted."""
+    """Return the name of the error's class, so that monitoring can count errors by class."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -102,7 +102,7 @@ class ClientSpans:
 
     def polled(self, started_ns: int, records: Sequence[Traced]) -> None:
         """Add a span for a poll that began at `started_ns` (Unix time) and returned `records`, with links to the spans
-        in which these were sent.
+        in which the records were sent.
         """
         told = operation("poll", "receive", topic_of(records), self.client_id, self.group_id)
         told[attributes.BATCH_SIZE] = len(records)
@@ -111,7 +111,7 @@ class ClientSpans:
         span.end()
 
     def _link(self, span: Span, records: Sequence[Traced]) -> None:
-        if span.is_recording():  # links are needed only in a recording span
+        if span.is_recording():  # add links only if the span is recorded
             for link in self.tracing.links_to(records):
                 span.add_link(link.context)
 

@@ -13,11 +13,11 @@ MAX_CONTEXT_BYTES: Final = 8_192
 
 
 class TracedHeaders(list[tuple[str, Buffer | None]]):
-    """Headers of a record that already has a span."""
+    """The headers of a record to which a span's context was already added."""
 
 
 class TracedColumn(list[HeaderSequence]):
-    """Headers of records that already have a span."""
+    """The headers column of records to which a span's context was already added."""
 
 
 def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[str, str]:
@@ -58,8 +58,8 @@ def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedH
 def column_with_context(
     headers: Sequence[HeaderSequence] | None, count: int, context: Mapping[str, str]
 ) -> TracedColumn:
-    """Return the result of `with_context` for each of `count` records; a column of another length is returned
-    unchanged, and refused later.
+    """Return the result of `with_context` for each of `count` records; a headers column of another length is returned
+    unchanged, and the producer refuses it later.
     """
     if headers is None:
         return TracedColumn([with_context((), context)] * count)

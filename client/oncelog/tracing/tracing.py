@@ -108,7 +108,8 @@ class Tracing:
         """Wrap the processing of one or several records; records that are sent in the block continue their trace.
 
         The span of one record is a child of the span in which the record was sent, with a link to the current span. The
-        span of several records is a child of the current span, with links to the spans in which they were sent. An
+        span of several records is a child of the current span, with links to the spans in which the records were sent.
+        An
         exception is recorded, and propagates.
         """
         context = contexts.get_current()
@@ -163,7 +164,7 @@ def topic_of(records: Sequence[Traced]) -> str | None:
 
 
 def _one_or_many(records: Traced | Sequence[Traced]) -> tuple[Traced | None, Sequence[Traced]]:
-    """Distinguish a single record, which is a tuple too, from a sequence of records."""
+    """Distinguish a single record from a sequence of records: a record is a tuple, and therefore a sequence too."""
     if hasattr(records, "headers"):
         return cast(Traced, records), ()
     return None, records

@@ -39,7 +39,9 @@ class TransactionSpan:
             self.cause = cause
 
     def committed(self, task: asyncio.Task[None]) -> None:
-        """End the span when the commit is done. If the transaction must be aborted instead, the span continues."""
+        """End the span when the commit is done. If the commit has failed and the transaction must be aborted, the span
+        continues until the abort has ended.
+        """
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             self.lost("the producer was closed before the commit was done")
@@ -67,7 +69,7 @@ class TransactionSpan:
         self.lost(str(error))
 
     def will_fail(self, error: BaseException) -> None:
-        """Store the reason for which the transaction can only be aborted, or cannot even be aborted."""
+        """Store the error after which the transaction can only be aborted, or this producer can no longer end it."""
         if isinstance(error, FatalError):
             self.failed(error)
         else:

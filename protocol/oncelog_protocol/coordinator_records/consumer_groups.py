@@ -1,7 +1,8 @@
 """The records of `__consumer_offsets` that groups of the consumer protocol write (KIP-848).
 
 The key's version is the type of the record. Records of groups have the types 3 (group epoch), 6 (assignment epoch), 4
-(topics, written by brokers before Kafka 4.1 and only read here) and 16 (topics that match a regular expression).
+(topics; brokers before Kafka 4.1 write this type, and oncelog only reads it) and 16 (topics that match a regular
+expression).
 Records of members have the types 5 (their own metadata), 7 (target assignment) and 8 (current assignment). All values
 have version 0. A null value is a tombstone.
 """
@@ -46,7 +47,7 @@ class ConsumerGroupPartitionMetadataKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that a group reads. The hash in ConsumerGroupMetadataValue has replaced this record."""
+    """The topics that a group reads. Since Kafka 4.1, the hash in ConsumerGroupMetadataValue replaces this record."""
 
     topics: list[TopicMetadata] = array()
 

@@ -1,8 +1,9 @@
 """The records of `__consumer_offsets` that the classic protocol writes: committed offsets and groups.
 
 Keys of type 0 and 1 are committed offsets, and keys of type 2 are groups; types from 3 on belong to KIP-848 and later
-protocols. A tombstone (value None) removes the offset or group. Values are read in all versions, and written in the
-version that current Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
+protocols. A tombstone (value None) removes the offset or group. oncelog reads values of all versions. It writes the
+version that current Kafka writes, because older tools and brokers, which do not know tagged fields, can read that
+version (KIP-915).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class OffsetCommitKey:
 class OffsetCommitValue:
     """A committed offset.
 
-    v1: expire_timestamp, in this version only (since KIP-211 the group decides). v3: leader_epoch (KIP-320). v4:
+    v1: expire_timestamp, in this version only (since KIP-211, offsets expire according to the state of the group). v3:
+    leader_epoch (KIP-320). v4:
     flexible.
     """
 
@@ -54,7 +56,7 @@ class GroupMetadataKey:
 
 @message(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A generation of a group after its assignments are known, or an empty group.
+    """The state of a group: either a generation with its assignments, or an empty group.
 
     v1: rebalance_timeout of the members.
     v2: current_state_timestamp: the time at which the group entered its state (KIP-211).

@@ -1,6 +1,7 @@
 """The records of `__share_group_state`: the state of share partitions (KIP-932).
 
-A snapshot is the entire state of a share partition; an update is a change to its newest snapshot. A null snapshot is a
+A snapshot is the entire state of a share partition; an update changes the newest snapshot of its share partition. A
+null snapshot is a
 tombstone: the state was deleted.
 """
 
@@ -29,9 +30,9 @@ class ShareSnapshotValue:
     """The entire state of a share partition. Records outside the batches are available or not known yet."""
 
     snapshot_epoch: int = int32()  # number of snapshots of the share partition
-    state_epoch: int = int32()  # state epoch, raised when the group's state of the partition is restarted
+    state_epoch: int = int32()  # state epoch, raised when the start offset is reset
     leader_epoch: int = int32()  # epoch of the newest leader that has read the state
-    start_offset: int = int64()  # offset below which all records are done; -1 if not set yet
+    start_offset: int = int64()  # all records below this offset are acknowledged or archived; -1 if not set yet
     # number of records from the start offset on that are acknowledged or archived (Kafka 4.2); -1: unknown
     delivery_complete_count: int = int32(tag=0, default=-1)
     create_timestamp: int = int64()
@@ -57,7 +58,7 @@ class ShareUpdateKey:
 
 @message(versions="0", flexible="0+")
 class ShareUpdateValue:
-    """A change: the batches whose state has changed."""
+    """A change to a snapshot: the batches of records whose state has changed."""
 
     snapshot_epoch: int = int32()  # snapshot epoch of the snapshot that this update changes
     leader_epoch: int = int32()

@@ -125,7 +125,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @message(versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """A member's current assignment, with the tasks that the member must give up and may still have."""
+    """A member's current assignment, and the tasks that the member must give up but may still be running."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -10,7 +10,8 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""The version that oncelog writes, like Kafka from `transaction.version` 1 on; v0 does not have the fields of KIP-890.
+"""The value version that oncelog writes; Kafka writes it from `transaction.version` 1 on; v0 does not have the fields
+of KIP-890.
 """
 
 
@@ -40,8 +41,8 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # start time of the transaction in ms; -1 if none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
-    # Together with next_producer_id, the owner that may end the open transaction (KIP-939); -1: the transaction's own
-    # producer may end it.
+    # Epoch of the owner that may end the open transaction, together with next_producer_id (KIP-939); -1 means that the
+    # transaction's own producer may end it.
     next_producer_epoch: int = int16("1+", tag=3, default=-1)
 
     @struct

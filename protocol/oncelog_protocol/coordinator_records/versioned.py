@@ -1,7 +1,7 @@
 """Keys and values of coordinator records: an int16, followed by a message of that version.
 
-In a key, the int16 is the record type. The oldest types had several versions of one key, so OffsetCommitKey is both 0
-and 1. In a value, the int16 is the version of the value's message.
+In a key, the int16 is the record type. In the oldest records, the int16 of the key was a version, so OffsetCommitKey
+has both type 0 and type 1. In a value, the int16 is the version of the value's message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode_versioned(message: object, version: int) -> bytes:
 
 
 def read_version(data: Buffer) -> int:
-    """Return the int16 prefix. Raises MalformedMessage."""
+    """Return the int16 at the start of a key or value. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{len(data)} bytes are too short for a coordinator record")
     version: int = VERSION.unpack_from(data)[0]

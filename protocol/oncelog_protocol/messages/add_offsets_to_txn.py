@@ -24,7 +24,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """The result of adding the partition.
+    """Whether the group's partition was added to the transaction.
 
     v1: on a quota violation, the broker responds first and then throttles.
     v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).

@@ -21,8 +21,8 @@ from oncelog_protocol.schema import (
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionRequest(Request["AlterPartitionResponse"]):
-    """The ISR that the leader proposes for each partition, with the leader epoch and partition epoch that the leader
-    knows.
+    """The leader's proposed ISR for each partition, with the partition's leader epoch and partition epoch as the leader
+    knows them.
 
     v1: recovery after an unclean election (KIP-704).
     v2: topics by id (KIP-841).
@@ -48,11 +48,12 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             # 1 means that the leader is recovering from an unclean election
             leader_recovery_state: int = int8("1+", default=0)
             partition_epoch: int = int32()  # version of the partition state (ISR, leader) that the proposal changes
-            # own field: the leader, the only in-sync replica, cannot open its log or has lost it, so no replica should
-            # lead
+            # oncelog's own field: the leader is the only in-sync replica and its log is lost or unreadable: elect no
+            # leader
             is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
-            # own field: no ISR is proposed. The sender requests a leader epoch above this epoch, the last epoch of its
-            # log. A controller that does not know the field sees an unchanged ISR
+            # oncelog's own field: the request proposes no ISR. Instead the sender requests a leader epoch above this
+            # epoch, which is the last epoch of the sender's log. For a controller that does not know this field, the
+            # ISR in the request is unchanged
             log_epoch: int = int32("2+", default=-1, tag=OWN_TAGS + 1)
 
             @struct
@@ -69,7 +70,8 @@ class AlterPartitionResponse:
     Top-level errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
     which the changes made so far are unknown. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (the change is
-    made, and another broker leads now), NOT_CONTROLLER (the sender knows more than this controller).
+    made, and another broker leads now), NOT_CONTROLLER (the epochs in the request are newer than those of this
+    controller).
     """
 
     throttle_time_ms: int = int32(default=0)

@@ -27,7 +27,7 @@ class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
 
 @message(api_key=34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
-    """Whether the moves have begun; DescribeLogDirs shows how far they are.
+    """For each replica, whether its move has begun; DescribeLogDirs shows the progress.
 
     v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
-    """Restart the state of share partitions at these offsets."""
+    """Discard the state of share partitions, and start again at these offsets."""
 
     group_id: str = string()
     topics: list[AlterShareGroupOffsetsRequestTopic] = array()
@@ -25,7 +25,7 @@ class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
 
 @message(api_key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsResponse:
-    """The outcome for the group, and for each partition.
+    """The error or success for the entire group, and for each partition.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.

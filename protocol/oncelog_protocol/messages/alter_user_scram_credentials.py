@@ -1,5 +1,6 @@
-"""AlterUserScramCredentials (51): creates, changes and deletes SCRAM credentials (KIP-554). Passwords are sent
-salted."""
+"""AlterUserScramCredentials (51): creates, changes and deletes SCRAM credentials (KIP-554). The request contains salted
+passwords only.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from oncelog_protocol.schema import Request, array, bytes_, int8, int16, int32, 
 
 @message(api_key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
-    """All changes of a user are applied, or none."""
+    """Either all changes of a user are applied, or none of them."""
 
     deletions: list[ScramCredentialDeletion] = array()
     upsertions: list[ScramCredentialUpsertion] = array()

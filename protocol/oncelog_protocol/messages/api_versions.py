@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, int64
 
 @message(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
-    """Request the supported APIs; allowed before authentication.
+    """Request the APIs that the broker supports; a client may send this request before it authenticates.
 
     v0-2: no fields. v3: flexible; the client names itself (KIP-511). v4: the client can read supported features whose
     lowest version is 0 (KAFKA-17011).
@@ -21,9 +21,10 @@ class ApiVersionsRequest(Request["ApiVersionsResponse"]):
 class ApiVersionsResponse:
     """The version range of each API, and the cluster's features.
 
-    The header of this response has v0 in every version, because a client whose request has a version that the broker
-    does not know must still be able to read the response (T1). In that case the response is a v0 body with
-    UNSUPPORTED_VERSION and the version range of this API, from which the client chooses its next attempt (KIP-511, T2).
+    The header of this response always has version 0. A client whose request version the broker does not know must still
+    be able to read the response (T1). If the broker does not know the request version, it responds with a v0 body that
+    has UNSUPPORTED_VERSION and the version range of ApiVersions. The client then retries with a version in that range
+    (KIP-511, T2).
 
     v1: throttle_time_ms.
     v2: on a quota violation, the broker responds first and then mutes the connection.
@@ -38,7 +39,7 @@ class ApiVersionsResponse:
     throttle_time_ms: int = int32("1+", default=0)
     supported_features: list[SupportedFeatureKey] = array("3+", tag=0, default_factory=list)
     finalized_features_epoch: int = int64("3+", tag=1, default=-1)  # -1 means that finalized_features is unknown
-    # "transaction.version" at level 2 or above switches transactions V2 on for clients (T6).
+    # If "transaction.version" has level 2 or above, clients use transactions V2 (T6).
     finalized_features: list[FinalizedFeatureKey] = array("3+", tag=2, default_factory=list)
     zk_migration_ready: bool = boolean("3+", tag=3, default=False)
 

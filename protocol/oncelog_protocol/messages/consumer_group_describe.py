@@ -56,7 +56,7 @@ class ConsumerGroupDescribeResponse:
             subscribed_topic_names: list[str] = array(of=string())
             subscribed_topic_regex: str | None = string(nullable="0+", default=None)
             assignment: Assignment = nested()  # the current assignment, with the partitions to revoke
-            target_assignment: Assignment = nested()  # the partitions that the member is to have
+            target_assignment: Assignment = nested()  # the target assignment of the member
             # protocol of the member: CLASSIC_MEMBER, CONSUMER_MEMBER, or -1 if unknown
             member_type: int = int8("1+", default=-1)
 

@@ -9,8 +9,9 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, neste
 
 @message(api_key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
-    """Join with epoch 0, stay with the epoch of the last response, leave with -1, or leave temporarily with -2 (static
-    members). None (for the timeout, -1) means that a field has not changed since the last heartbeat.
+    """Join, stay in or leave the group, as the member epoch says: 0 joins, the epoch of the last response stays, -1
+    leaves, and -2 leaves temporarily (static members). None (for the timeout, -1) means that a field has not changed
+    since the last heartbeat.
 
     v1: subscribed_topic_regex; the client generates the member id.
     """

@@ -1,6 +1,6 @@
 """ControlledShutdown (7): a broker that stops asks the controller to move its leadership. Between brokers.
 
-Version 0 has its own request header without a client id, and no client uses version 0 any more.
+Version 0 is not declared, because its request header has no client id and no broker uses it any more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """The broker that is about to stop.
 
-    v2: the broker epoch, by which requests of a former incarnation are refused (KIP-380).
+    v2: the broker epoch, so that the controller can refuse a request that the broker sent before its last restart
+    (KIP-380).
     """
 
     broker_id: int = int32()

@@ -75,7 +75,7 @@ class CreateTopicsResponse:
         topic_id: bytes = uuid("7+", default=ZERO_UUID)
         error_code: int = int16()
         error_message: str | None = string("1+", nullable="0+", default=None)
-        # reason why the configuration is omitted: TOPIC_AUTHORIZATION_FAILED
+        # TOPIC_AUTHORIZATION_FAILED if the configuration is omitted
         topic_config_error_code: int = int16("5+", tag=0, default=0)
         num_partitions: int = int32("5+", default=-1)
         replication_factor: int = int16("5+", default=-1)

@@ -19,7 +19,7 @@ class DeleteShareGroupOffsetsRequest(Request["DeleteShareGroupOffsetsResponse"])
 
 @message(api_key=92, versions="0", flexible="0+")
 class DeleteShareGroupOffsetsResponse:
-    """The outcome for the group, and for each topic.
+    """The error or success for the entire group, and for each topic.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.

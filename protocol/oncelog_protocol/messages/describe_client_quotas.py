@@ -7,13 +7,13 @@ from oncelog_protocol.schema import Request, array, boolean, float64, int8, int1
 
 @message(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
-    """The entities to describe; an entity must match all components.
+    """Describe the quotas of the entities that match all filter components.
 
     v1: flexible.
     """
 
     components: list[ComponentData] = array()
-    strict: bool = boolean()  # excludes entities that have a part which no component names
+    strict: bool = boolean()  # whether to exclude entities with further parts (user, client id, ip)
 
     @struct
     class ComponentData:

@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, by descending precedence."""
+    """The source of a configuration value; the sources are listed by descending precedence."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -35,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The data type of a value."""
+    """The data type of a configuration value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -51,7 +51,7 @@ class ConfigType(IntEnum):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
-    """Describe resources, with all keys or the named keys.
+    """Describe the configuration of resources: all keys, or only the named keys.
 
     v1: include_synonyms (KIP-226).
     v3: include_documentation (KIP-569).
@@ -71,7 +71,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsResponse:
-    """All requested keys, including keys that have their default (T23).
+    """The requested keys of each resource, including keys that are not set and have their default value (T23).
 
     v1: config_source and synonyms replace is_default (KIP-226).
     v2: on a quota violation, the broker responds first and then throttles.

@@ -55,8 +55,7 @@ class DescribeLogDirsResponse:
             class DescribeLogDirsPartition:
                 partition_index: int = int32()
                 partition_size: int = int64()  # total bytes of the partition's segments
-                # number of records by which the log is behind the high watermark, or a future log behind the current
-                # log
+                # records by which the log is behind the high watermark; future logs: behind the current log
                 offset_lag: int = int64()
                 # whether this log is a copy that will replace the log in another directory
                 is_future_key: bool = boolean()

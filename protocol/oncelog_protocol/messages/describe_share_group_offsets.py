@@ -57,6 +57,6 @@ class DescribeShareGroupOffsetsResponse:
                 partition_index: int = int32()
                 start_offset: int = int64()
                 leader_epoch: int = int32(default=0)
-                lag: int = int64("1+", default=-1)  # number of records that are not done yet; -1 means unknown
+                lag: int = int64("1+", default=-1)  # records neither acknowledged nor archived; -1: unknown
                 error_code: int = int16(default=0)
                 error_message: str | None = string(nullable="0+", default=None)

@@ -8,11 +8,11 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 
 @message(api_key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
-    """Describe topics, sorted by name, from a cursor on. An empty list stands for all topics."""
+    """Describe topics in the order of their names, beginning at a cursor. An empty list stands for all topics."""
 
     topics: list[TopicRequest] = array()
-    response_partition_limit: int = int32(default=2000)  # partitions per page; the broker has its own limit
-    cursor: Cursor | None = nested(nullable="0+", default=None)  # where the page begins; None means at the first topic
+    response_partition_limit: int = int32(default=2000)  # maximum partitions per page; the broker may send fewer
+    cursor: Cursor | None = nested(nullable="0+", default=None)  # start of the page; None: the first topic
 
     @struct
     class TopicRequest:
@@ -31,7 +31,7 @@ class DescribeTopicPartitionsResponse:
     """One page of the description, and the start of the next page.
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED. Errors of a
-    partition: LEADER_NOT_AVAILABLE. INVALID_REQUEST is the error for a cursor with which no page ended.
+    partition: LEADER_NOT_AVAILABLE. INVALID_REQUEST is the error for a cursor that no earlier page has returned.
     """
 
     throttle_time_ms: int = int32(default=0)
@@ -58,7 +58,7 @@ class DescribeTopicPartitionsResponse:
             isr_nodes: list[int] = array(of=int32())
             # replicas outside the ISR that have all committed records
             eligible_leader_replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
-            # replicas among which an operator may choose an unclean leader
+            # replicas that an operator may choose as leader in an unclean election
             last_known_elr: list[int] | None = array(of=int32(), nullable="0+", default=None)
             offline_replicas: list[int] = array(of=int32())
 

@@ -20,7 +20,7 @@ class DescribeTransactionsResponse:
     TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not describe are
     omitted.
 
-    client_id and client_host are own fields, which Kafka's brokers do not report.
+    client_id and client_host are oncelog's own fields; Kafka's brokers do not send them.
     """
 
     throttle_time_ms: int = int32(default=0)

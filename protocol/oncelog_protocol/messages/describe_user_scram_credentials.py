@@ -1,4 +1,6 @@
-"""DescribeUserScramCredentials (50): describes the SCRAM credentials of users (KIP-554). Secrets are not returned."""
+"""DescribeUserScramCredentials (50): describes the SCRAM credentials of users (KIP-554). The response contains no
+secrets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ElectLeaders (43): elects preferred leaders, or out-of-sync leaders (unclean election). The controller serves this
+"""ElectLeaders (43): elects preferred replicas as leaders or, in an unclean election, out-of-sync replicas. The
+controller serves this
 request."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest(Request["ElectLeadersResponse"]):
-    """The partitions to elect leaders for.
+    """Elect leaders for these partitions.
 
     v1: the kind of election (KIP-460).
     v2: flexible.

@@ -23,7 +23,8 @@ class EndTxnRequest(Request["EndTxnResponse"]):
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """Success means that the decision is in the coordinator's log; the markers may not be written yet.
+    """The response to EndTxn. Success means that the decision to commit or abort is in the coordinator's log; the
+    markers may not be written yet.
 
     v1: on a quota violation, the broker responds first and then throttles.
     v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).

@@ -18,7 +18,8 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 class EnvelopeResponse:
     """The response to the request, with its header; empty if the envelope itself has an error.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST (the API is not for the controller), UNSUPPORTED_VERSION.
+    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST (the API of the wrapped request cannot be forwarded),
+    UNSUPPORTED_VERSION.
     """
 
     response_data: bytes | None = bytes_(nullable="0+", default=None)

@@ -23,7 +23,7 @@ from oncelog_protocol.schema import (
 
 
 class IsolationLevel(IntEnum):
-    """The records of transactions that a reader gets."""
+    """The isolation level: whether a reader gets the records of open transactions."""
 
     READ_UNCOMMITTED = 0
     """The reader gets all records below the high watermark."""
@@ -43,15 +43,15 @@ class FetchRequest(Request["FetchResponse"]):
     v11: rack_id, to read from the nearest replica (KIP-392).
     v12: flexible; last_fetched_epoch lets the leader find where the reader diverged (KIP-595).
     v13: topic ids replace names (KIP-516).
-    v14: the client understands OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
+    v14: the client understands the error OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
     v15: a follower gives its id and broker epoch in replica_state instead of replica_id (KIP-903).
     v16: the client understands current_leader (KIP-951).
     v17: replica_directory_id (KIP-853).
-    v18: high_watermark, the one that the follower already knows (KIP-1166).
+    v18: the high_watermark that the follower already knows (KIP-1166).
     """
 
     cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None)
-    # -1: a consumer; otherwise the broker id of a follower, which must not be trusted from clients
+    # broker id of a follower, -1 from a consumer; ids from clients must not be trusted
     replica_id: int = int32("0-14", default=-1)
     replica_state: ReplicaState | None = nested("15+", tag=1, default=None)
     max_wait_ms: int = int32()
@@ -88,7 +88,7 @@ class FetchRequest(Request["FetchResponse"]):
             # maximum bytes of this partition; the first batch of the response may exceed this limit
             partition_max_bytes: int = int32()
             replica_directory_id: bytes = uuid("17+", tag=0, default=ZERO_UUID)
-            # the high watermark that the follower knows; with the default, the follower requests no early response
+            # the follower's high watermark; a lower value than the leader's makes the leader respond early
             high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
 
     @struct
@@ -100,8 +100,8 @@ class FetchRequest(Request["FetchResponse"]):
 
 @message(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """Entire batches, starting with the batch that contains the requested offset (T11); that batch may start below the
-    offset.
+    """The response contains entire batches. The first batch contains the requested offset, and may start below that
+    offset (T11).
 
     v4: last_stable_offset and aborted_transactions.
     v5: log_start_offset.
@@ -145,7 +145,7 @@ class FetchResponse:
             # point.
             diverging_epoch: EpochEndOffset | None = nested("12+", tag=0, default=None)
             current_leader: LeaderIdAndEpoch | None = nested("12+", tag=1, default=None)
-            # the snapshot to read instead of the log (KRaft)
+            # the snapshot that the follower must read instead of the log (KRaft)
             snapshot_id: SnapshotId | None = nested("12+", tag=2, default=None)
             # the aborted transactions that overlap the batches; None for read_uncommitted (S52)
             aborted_transactions: list[AbortedTransaction] | None = array("4+", nullable="4+", default=None)

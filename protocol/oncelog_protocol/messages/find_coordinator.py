@@ -20,7 +20,7 @@ class CoordinatorType(IntEnum):
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """Find the coordinator of one key; from v4 on, of several keys.
 
-    v1: key_type; in v0 keys are groups.
+    v1: key_type (in v0, every key is a group id).
     v3: flexible.
     v4: coordinator_keys replace key (KIP-699, T16).
     v5: the client understands TRANSACTION_ABORTABLE (KIP-890).
@@ -34,7 +34,8 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """The coordinator: the leader of the internal partition that the key hashes to (S30).
+    """The response names the coordinator: the leader of the internal topic's partition to which the key is hashed
+    (S30).
 
     v1: throttle_time_ms, error_message.
     v2: on a quota violation, the broker responds first and then throttles.

@@ -21,7 +21,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
 
 @message(api_key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Says whether the generation is still current.
+    """The response says whether the member's generation is still current.
 
     v1: throttle_time_ms.
     v2: on a quota violation, the broker responds first and then throttles.

@@ -10,22 +10,23 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """Request a producer id (S5), or initialise a transactional id (S34).
 
     v2: flexible.
-    v3: producer_id and producer_epoch, both or neither, to raise the epoch and continue after an error (KIP-360, T21).
+    v3: producer_id and producer_epoch, with which a producer raises its epoch and continues after an error; either both
+    are set, or neither (KIP-360, T21).
     v4: the client understands PRODUCER_FENCED (KIP-588).
     v5: the client understands TRANSACTION_ABORTABLE (KIP-890).
-    v6: two-phase commit by an outside coordinator (KIP-939); Kafka 4.3 serves v6 only with
+    v6: two-phase commit, in which an external coordinator decides (KIP-939); Kafka 4.3 serves v6 only with
     unstable.api.versions.enable.
     """
 
     # None requests a producer id for idempotence without transactions
     transactional_id: str | None = string(nullable="0+", default=None)
-    # at most transaction.max.timeout.ms (S42); not used without a transactional id
+    # at most transaction.max.timeout.ms (S42); ignored without a transactional id
     transaction_timeout_ms: int = int32()
     # the producer's present id, to continue after an error; -1 requests a new id
     producer_id: int = int64("3+", default=-1)
     producer_epoch: int = int16("3+", default=-1)
     enable2_pc: bool = boolean("6+", default=False)  # two-phase commit: the producer's transactions have no timeout
-    keep_prepared_txn: bool = boolean("6+", default=False)  # keep the open transaction, which the new owner ends
+    keep_prepared_txn: bool = boolean("6+", default=False)  # keep an open transaction, so that the new owner can end it
 
 
 @message(api_key=22, versions="0-6", flexible="2+")

@@ -7,7 +7,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
-    """Restart the state of share partitions, with a state epoch. A start offset of -1 means that the group's
+    """Initialise or reset the state of share partitions, with a new state epoch. A start offset of -1 means that the
+    group's
     share.auto.offset.reset decides when the partition's leader first uses the state.
     """
 
@@ -28,7 +29,7 @@ class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateRespons
 
 @message(api_key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateResponse:
-    """The outcome for each share partition.
+    """The error or success for each share partition.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, FENCED_STATE_EPOCH,
     INVALID_REQUEST.

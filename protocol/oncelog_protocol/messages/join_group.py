@@ -7,7 +7,8 @@ from oncelog_protocol.schema import Request, array, boolean, bytes_, int16, int3
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest(Request["JoinGroupResponse"]):
-    """Join with the protocols that the member supports. The response waits until the other members have joined.
+    """Join with the protocols that the member supports. The coordinator responds when the other members have joined,
+    too.
 
     v1: rebalance_timeout_ms; in v0, session_timeout_ms is used for both timeouts.
     v4: a new member gets MEMBER_ID_REQUIRED and an id with which it must join again (KIP-394, T14).
@@ -19,7 +20,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
     """
 
     group_id: str = string()
-    session_timeout_ms: int = int32()  # without a heartbeat for this long, the member is removed
+    session_timeout_ms: int = int32()  # a member that sends no heartbeat for this time is removed
     rebalance_timeout_ms: int = int32("1+", default=-1)  # time that the other members wait for this member to rejoin
     member_id: str = string()  # member id; "" means a new member
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
@@ -31,13 +32,15 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
     @struct
     class JoinGroupRequestProtocol:
         name: str = string()
-        # Only the leader reads the metadata: a ConsumerProtocolSubscription if the type is "consumer".
+        # Only the group's leader reads the metadata. In a group of the type "consumer", they are a
+        # ConsumerProtocolSubscription.
         metadata: bytes = bytes_()
 
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The new generation. Only the leader gets the list of members; it sends their assignments with SyncGroup.
+    """The new generation of the group, which the member has joined. Only the leader gets the list of members; it sends
+    their assignments with SyncGroup.
 
     v2: throttle_time_ms.
     v3: on a quota violation, the broker responds first and then throttles.

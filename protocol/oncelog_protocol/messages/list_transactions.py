@@ -29,7 +29,7 @@ class ListTransactionsResponse:
 
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    # names in the states filter that are not states of transactions
+    # unknown state names in the states filter of the request
     unknown_state_filters: list[str] = array(of=string())
     transaction_states: list[TransactionState] = array()
 

@@ -12,9 +12,9 @@ class MetadataRequest(Request["MetadataResponse"]):
 
     v0: an empty list means all topics; from v1 on, None means all and an empty list none (T10).
     v4: allow_auto_topic_creation (before v4, the broker creates topics whenever its configuration allows).
-    v8: the operations that the caller may perform, if requested (KIP-430).
+    v8: the request can ask for the operations that the caller may perform (KIP-430).
     v9: flexible.
-    v10: topic ids exist in the declaration only; v10-11 must not request topics by id or send a null name (T9).
+    v10: the topic_id field; but v10 and v11 must not request topics by id or with a null name (T9).
     v11: the cluster's operations moved to DescribeCluster (KIP-700).
     v12: topics may be requested by id, with name None (KIP-516).
     v13: the response has an error of its own (KIP-1102).

@@ -7,7 +7,8 @@ from oncelog_protocol.schema import ZERO_UUID, Request, array, int16, int32, int
 
 @message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest(Request["OffsetCommitResponse"]):
-    """Commit offsets. Store offsets; without group membership (generation -1, no member id), membership is not checked.
+    """Commit offsets. Store offsets of a group. For a sender that is not a member (generation -1, no member id), the
+    coordinator does not check the membership.
 
     v2: retention_time_ms.
     v5: retention_time_ms is removed; the broker's configuration decides (KIP-211).

@@ -12,13 +12,13 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """Request the end offset of an epoch (KIP-101, KIP-320).
 
     v2: current_leader_epoch, for fencing.
-    v3: replica_id: the default -2 stands for a consumer that may read past the high watermark.
+    v3: replica_id; the default -2 marks a debugging consumer, which may read past the high watermark.
     v4: flexible.
     """
 
     replica_id: int = int32("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = array()
-    # own field: a controller requests the log ends of this broker, whichever broker leads; `leader_epoch` is ignored
+    # oncelog's own field: return this broker's log ends even if it does not lead; `leader_epoch` is ignored
     asks_for_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
@@ -36,7 +36,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
 @message(api_key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """The largest epoch that is not above the requested epoch, and its end offset.
+    """For each partition, the largest epoch that is not above the requested epoch, and the end offset of that epoch.
 
     v2: throttle_time_ms.
     v4: flexible.
@@ -47,7 +47,7 @@ class OffsetForLeaderEpochResponse:
 
     throttle_time_ms: int = int32("2+", default=0)
     topics: list[OffsetForLeaderTopicResult] = array()
-    # own field: last epochs and ends of this broker's logs; KAFKA_STORAGE_ERROR for an offline log
+    # oncelog's own field: last epochs and ends of this broker's logs; KAFKA_STORAGE_ERROR: the log is offline
     are_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct

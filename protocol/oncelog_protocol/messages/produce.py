@@ -38,7 +38,7 @@ class ProduceRequest(Request["ProduceResponse"]):
 
     # None means that the batches belong to no transaction
     transactional_id: str | None = string("3+", nullable="3+", default=None)
-    # who must have the records before the response: 1 the leader, -1 all in-sync replicas, 0 no response at all (T17)
+    # replicas that must have the records: 1 the leader, -1 all in-sync replicas, 0 none and no response (T17)
     acks: int = int16()
     timeout_ms: int = int32()  # milliseconds to wait for the in-sync replicas
     topic_data: list[TopicProduceData] = array()
@@ -61,10 +61,12 @@ class ProduceResponse:
 
     v2: log_append_time_ms.
     v4: KAFKA_STORAGE_ERROR possible.
-    v5: log_start_offset, by which an idempotent client distinguishes retention from loss (S28).
+    v5: log_start_offset, from which an idempotent client learns whether retention or a loss has removed its earlier
+    records (S28).
     v8: record_errors and error_message (KIP-467).
     v9: flexible.
-    v10: current_leader and node_endpoints save the client a Metadata request (KIP-951).
+    v10: current_leader and node_endpoints, with which the client needs no Metadata request after a leader change
+    (KIP-951).
     v11: TRANSACTION_ABORTABLE replaces INVALID_TXN_STATE (T8).
     v13: topic ids replace names; UNKNOWN_TOPIC_ID possible.
 
@@ -90,9 +92,9 @@ class ProduceResponse:
         class PartitionProduceResponse:
             index: int = int32()
             error_code: int = int16()
-            # base offset of the batch, for a duplicate that of the original batch (S8); -1 if there is an error
+            # base offset of the batch (of the original batch if this is a duplicate, S8); -1 after an error
             base_offset: int = int64()
-            log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic stamps LogAppendTime
+            log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic uses LogAppendTime
             log_start_offset: int = int64("5+", default=-1)
             # the invalid records that caused the refusal of the entire batch
             record_errors: list[BatchIndexAndErrorMessage] = array("8+", default_factory=list)

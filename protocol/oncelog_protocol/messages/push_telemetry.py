@@ -14,8 +14,8 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"]):
 
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()
-    terminating: bool = boolean()  # the client's last push
-    compression_type: int = int8()  # a codec of record batches
+    terminating: bool = boolean()  # whether this is the client's last push
+    compression_type: int = int8()  # codec of the metrics, with the numbers of record batches
     metrics: bytes = bytes_()
 
 

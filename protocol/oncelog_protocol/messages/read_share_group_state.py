@@ -7,7 +7,9 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, int64, m
 
 @message(api_key=84, versions="0", flexible="0+")
 class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
-    """Read the state of share partitions. A newer leader epoch is stored, which fences the writes of older leaders."""
+    """Read the state of share partitions. The coordinator stores the sender's leader epoch if it is newer, and then
+    refuses writes of older leaders.
+    """
 
     group_id: str = string()
     topics: list[ReadStateData] = array()

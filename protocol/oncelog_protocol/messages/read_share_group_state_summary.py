@@ -20,7 +20,7 @@ class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryRespo
         @struct
         class PartitionData:
             partition: int = int32()
-            leader_epoch: int = int32()  # leader epoch of the sender; -1 means that it is not checked
+            leader_epoch: int = int32()  # leader epoch of the sender; -1 disables the check
 
 
 @message(api_key=87, versions="0-1", flexible="0+")
@@ -47,7 +47,7 @@ class ReadShareGroupStateSummaryResponse:
             error_message: str | None = string(nullable="0+", default=None)
             state_epoch: int = int32(default=0)
             leader_epoch: int = int32(default=0)
-            # offset below which all records are done; -1 if not set yet, or if no state exists
+            # all records below this offset are acknowledged or archived; -1 if not set or no state
             start_offset: int = int64(default=0)
             # number of records from the start offset on that are acknowledged or archived; -1: unknown
             delivery_complete_count: int = int32("1+", default=-1)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): carries the tokens of a SASL exchange, one round trip each (KIP-152)."""
+"""SaslAuthenticate (36): carries a SASL token from the client to the broker, and the broker's token back (KIP-152)."""
 
 from __future__ import annotations
 

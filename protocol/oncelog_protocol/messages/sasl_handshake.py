@@ -9,8 +9,8 @@ from oncelog_protocol.schema import Request, array, int16, message, string
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     """Choose a mechanism, before any request except ApiVersions.
 
-    v0: the tokens follow without a request header, each after an int32 size.
-    v1: the tokens follow in SaslAuthenticate requests (KIP-152, T22).
+    v0: after the handshake, the client sends its tokens without a request header, each after an int32 size.
+    v1: the client sends its tokens in SaslAuthenticate requests (KIP-152, T22).
     """
 
     mechanism: str = string()
@@ -18,7 +18,7 @@ class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
 
 @message(api_key=17, versions="0-1", flexible=None)
 class SaslHandshakeResponse:
-    """Says whether the mechanism is enabled.
+    """The response says whether the mechanism is enabled.
 
     Errors: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE.
     """

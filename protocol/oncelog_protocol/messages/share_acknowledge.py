@@ -51,7 +51,7 @@ class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
 
 @message(api_key=79, versions="1-2", flexible="0+")
 class ShareAcknowledgeResponse:
-    """The outcome for each partition.
+    """The error or success of the acknowledgements of each partition.
 
     v2: acquisition_lock_timeout_ms.
 

@@ -33,7 +33,7 @@ class AcknowledgeType(IntEnum):
     """A member's acknowledgement of a record that it acquired."""
 
     GAP = 0
-    """No record has this offset, because the record was compacted away or is a marker."""
+    """There is no record to deliver at this offset: the record was compacted away, or is a marker."""
     ACCEPT = 1
     RELEASE = 2
     """The record may be delivered again."""
@@ -47,9 +47,9 @@ class AcquireMode(IntEnum):
     """The meaning of `max_records` (v2)."""
 
     BATCH_OPTIMIZED = 0
-    """Entire batches are acquired, so the rest of a batch may exceed the limit."""
+    """The broker acquires entire batches, so the number of records may exceed the limit."""
     RECORD_LIMIT = 1
-    """The limit is never exceeded, so only a part of a batch may be acquired."""
+    """The broker never exceeds the limit, so it may acquire only a part of a batch."""
 
 
 @message(api_key=78, versions="1-2", flexible="0+")
@@ -100,7 +100,7 @@ class ShareFetchRequest(Request["ShareFetchResponse"]):
 
 @message(api_key=78, versions="1-2", flexible="0+")
 class ShareFetchResponse:
-    """Entire batches; only the offsets in `acquired_records` are acquired by the member.
+    """The response contains entire batches, but the member has acquired only the offsets in `acquired_records`.
 
     v2 has no other fields.
 

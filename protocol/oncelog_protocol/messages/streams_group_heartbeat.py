@@ -27,13 +27,13 @@ class StatusCode(IntEnum):
     """A condition of the group that members must know."""
 
     STALE_TOPOLOGY = 0
-    """The member's topology is older than the group's."""
+    """The topology of the member is older than the topology of the group."""
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
     """The broker is creating topics; the detail text has the errors of topics that could not be created."""
     SHUTDOWN_APPLICATION = 4
-    """A member asked all members to stop."""
+    """A member has requested that all members stop."""
     ASSIGNMENT_DELAYED = 5
 
 
@@ -63,7 +63,7 @@ class Endpoint:
 
 @struct
 class TaskIds:
-    """Some tasks of one subtopology: the partition numbers that they read."""
+    """Tasks of one subtopology, given by the partition numbers that the tasks read."""
 
     subtopology_id: str = string()
     partitions: list[int] = array(of=int32())
@@ -71,7 +71,9 @@ class TaskIds:
 
 @struct
 class TaskOffset:
-    """The sum of a member's offsets in the changelog topics of a task, or the sum of their end offsets."""
+    """For one task, either the sum of the member's offsets in the task's changelog topics, or the sum of the end
+    offsets of these topics.
+    """
 
     subtopology_id: str = string()
     partition: int = int32()
@@ -80,14 +82,15 @@ class TaskOffset:
 
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
-    """Join with epoch 0, stay with the epoch of the last response, leave with -1. None means that a field has not
+    """Join, stay in or leave the group, as the member epoch says: 0 joins, the epoch of the last response stays, -1
+    leaves. None means that a field has not
     changed since the last heartbeat.
     """
 
     group_id: str = string()
     member_id: str = string()  # member id, which the client generates and keeps during the entire life of the member
     member_epoch: int = int32()
-    endpoint_information_epoch: int = int32()  # the epoch of the endpoint information that the client has
+    endpoint_information_epoch: int = int32()  # epoch of the endpoint information that the client already has
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
     rebalance_timeout_ms: int = int32(default=-1)  # -1 means that the timeout is unchanged

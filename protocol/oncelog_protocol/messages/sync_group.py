@@ -32,7 +32,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
 
 @message(api_key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The complete assignment of this member; a truncated assignment crashes clients (T14).
+    """The assignment of this member. The assignment must be complete, because clients crash on a truncated one (T14).
 
     v1: throttle_time_ms.
     v2: on a quota violation, the broker responds first and then throttles.

@@ -12,7 +12,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     v2: committed_leader_epoch (KIP-320).
     v3: flexible; generation and member, by which outdated members are fenced (KIP-447, S46).
     v4: the client understands TRANSACTION_ABORTABLE (KIP-890).
-    v5: transactions V2: no AddOffsetsToTxn before it (KIP-890, T7).
+    v5: transactions V2, in which the producer sends no AddOffsetsToTxn before this request (KIP-890, T7).
     """
 
     transactional_id: str = string()

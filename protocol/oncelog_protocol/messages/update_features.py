@@ -41,7 +41,8 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
 class UpdateFeaturesResponse:
     """Says whether the levels were changed.
 
-    error_code has the first error. v0 and v1 list the features if all were accepted.
+    `error_code` is the first error of any feature. In v0 and v1, the response lists the features if all changes were
+    accepted.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_UPDATE_VERSION, INVALID_REQUEST.
     """

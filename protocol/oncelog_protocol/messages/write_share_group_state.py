@@ -39,7 +39,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
 
 @message(api_key=85, versions="0-1", flexible="0+")
 class WriteShareGroupStateResponse:
-    """The outcome for each share partition.
+    """The error or success of the write for each share partition.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST (also if the state was not

@@ -21,10 +21,10 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     class WritableTxnMarker:
         producer_id: int = int64()
         producer_epoch: int = int16()
-        # whether the marker commits the transaction; otherwise it aborts the transaction
+        # True if the marker commits the transaction, False if it aborts the transaction
         transaction_result: bool = boolean()
         topics: list[WritableTxnMarkerTopic] = array()
-        # coordinator epoch; the leader refuses an epoch below the highest that it has seen (S40)
+        # coordinator epoch; the partition's leader refuses epochs below the highest so far (S40)
         coordinator_epoch: int = int32()
         transaction_version: int = int8("2+", default=0)
 

@@ -37,11 +37,11 @@ LOG_OVERHEAD: Final = 12
 """Number of bytes of base_offset and batch_length, which batch_length does not include."""
 HEADER_SIZE: Final = 61
 CRC_START: Final = 21
-"""Position in a batch from which the CRC covers all bytes."""
+"""The CRC covers the bytes of a batch from this position to its end."""
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-"""Format of all 13 header fields, in the order above."""
+"""Format of all 13 header fields, in the order of the table in the module's docstring."""
 BASE_OFFSET: Final = Struct(">q")
 BATCH_LENGTH: Final = Struct(">i")
 LEADER_EPOCH: Final = Struct(">i")
@@ -76,12 +76,12 @@ NO_PARTITION_LEADER_EPOCH: Final = -1
 
 
 class CorruptBatch(ValueError):
-    """The bytes are not a complete, valid v2 batch. The message says which check failed."""
+    """Raised if bytes are not a complete, valid v2 batch. The message says which check failed."""
 
 
 class RecordBatch:
-    """A view of one complete batch inside a buffer, with access by name for code that is not time-critical (the hot
-    path unpacks `HEADER` itself).
+    """A view of one complete batch inside a buffer, with a property for each header field. Code on the hot path unpacks
+    `HEADER` instead, which is faster.
 
     Invariant: `buffer[start:start + size]` is a complete batch with magic 2; only `crc_is_valid` checks its CRC.
     """
@@ -188,7 +188,7 @@ class RecordBatch:
 
     @property
     def view(self) -> memoryview:
-        """The bytes of the entire batch."""
+        """The bytes of the entire batch, including its header."""
         return memoryview(self.buffer)[self.start : self.start + self.size]
 
     def crc_is_valid(self) -> bool:
@@ -209,8 +209,8 @@ def batch_crc(batch: Buffer) -> int:
 def batches(buffer: Buffer) -> Iterator[RecordBatch]:
     """Yield the complete batches of `buffer`, in order.
 
-    Raises CorruptBatch at the first incomplete batch. Callers that expect an incomplete last batch (a Fetch response)
-    avoid the exception by calling `whole_batches_size` first.
+    Raises CorruptBatch at the first incomplete batch. A Fetch response may end with an incomplete batch; to avoid the
+    exception, its readers call `whole_batches_size` first.
     """
     position = 0
     while position < len(buffer):

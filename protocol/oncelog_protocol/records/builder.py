@@ -42,7 +42,7 @@ MAX_BATCH_SIZE: Final = 2**31 - 1 + LOG_OVERHEAD
 
 SMALL: Final = 512
 SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
-"""Precomputed varints; nearly all records consist of these."""
+"""Precomputed varints of small numbers, which are nearly all numbers in records."""
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
@@ -91,7 +91,7 @@ def encode_record(
 
 
 def encode_headers(headers: HeaderSequence) -> bytes:
-    """Return the encoded end of a record: the number of headers, and each header."""
+    """Return the encoded headers of a record, which are its last part: the number of headers, and each header."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -111,8 +111,8 @@ class RecordBatchBuilder:
     identity and sequence.
 
     Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records. After `close`, the
-    buffer never grows, and a buffer that `build` returned is never written again, because a transport may still hold
-    it.
+    buffer never grows, and a buffer that `build` returned is never written again, because a transport may still be
+    sending its bytes.
     """
 
     __slots__ = (
@@ -168,7 +168,8 @@ class RecordBatchBuilder:
         return offset_delta
 
     def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
-        """Add records with one timestamp and without headers to a batch that already has records. Returns the number of
+        """Add records to a batch that already has a record; the added records have one common timestamp and no headers.
+        Returns the number of
         added records, 0 if the batch is full. `keys` and `values` have the same length.
         """
         assert not self._is_closed, "a closed batch takes no records"
@@ -182,7 +183,8 @@ class RecordBatchBuilder:
         return count
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
-        """Add records that the caller encodes to a batch that already has records. Returns the timestamps of the added
+        """Let the caller encode records into this batch, which must already have a record. Returns the timestamps of
+        the added
         records; empty if the batch is full.
 
         `pack_more` is called with the offset delta of the first record, the batch's base timestamp (ms) and the number

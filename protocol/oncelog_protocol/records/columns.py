@@ -1,11 +1,12 @@
 """Decodes the records of a batch to columns: one list for each field. Consumers and tables build their rows from
 columns.
 
-Two decoders for the bytes give the same result. The general decoder decodes field by field in straight-line code, with
+The module has two decoders, which give the same result. The general decoder decodes field by field in straight-line
+code, with
 one- and two-byte varints inline, because a function call for each field would double the time. However, producers often
-write runs of records that differ only in content, with equal lengths and consecutive offsets. Such a run is a matrix
-with a row per record, so one strided slice reads a field of all records; checking and slicing the run costs a quarter
-of the time. The module `record` describes the format.
+write runs of records that differ only in content, with equal lengths and consecutive offsets. The bytes of such a run
+form a matrix with a row per record, so one strided slice reads the same field of all records. This second decoder needs
+a quarter of the general decoder's time. The module `record` describes the format.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ MAX_ONE_BYTE: Final = 64
 MAX_TWO_BYTES: Final = 8192
 TWO_BYTES_LOW: Final = FIRST_OF_TWO * 128
 TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
-"""The first and second bytes of the two-byte varints of numbers up to 8191 (numbers of 64 and above have two bytes)."""
+"""Tables of the first byte and the second byte of two-byte varints, indexed by the number, up to 8191. Only numbers of
+64 and above have two-byte varints.
+"""
 
 MIN_RUN: Final = 8
 """Minimum number of records in a run; after a shorter run, the rest of the batch is decoded record by record."""
@@ -48,7 +51,9 @@ MIN_RUN: Final = 8
 
 @dataclass(slots=True)
 class RecordColumns:
-    """The records before `error`, in offset order. All lists have the same length."""
+    """Decoded records as columns, in offset order; all lists have the same length. If a record is malformed, `error` is
+    set, and the columns end before that record.
+    """
 
     offsets: list[int] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
@@ -116,7 +121,8 @@ def _check_fits(batch: RecordBatch, size: int) -> None:
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
     """Raises CorruptBatch, and IndexError if a record extends beyond the end of `data`.
 
-    Every length is checked, although no separate line does so. Positions only grow (`read_length` refuses negative
+    Every length is checked, although there is no separate line for the check. Positions only grow (`read_length`
+    refuses negative
     lengths, and bit 0 of a zig-zag byte is the sign), each field is followed by a byte that is indexed, and the last
     field must end exactly at the record's own length.
     """
@@ -237,8 +243,8 @@ class _Shape:
     is_value_null: bool
 
     def run(self, data: bytes, most: int, offset_delta: int) -> int:
-        """Return how many of the `most` records from `end` on have this shape and consecutive offset deltas from
-        `offset_delta` on.
+        """Return the length of the run that starts at `end`: the number of records, at most `most`, that have this
+        shape and consecutive offset deltas from `offset_delta` on.
 
         Every byte of these records that is not content is compared here, except the unused attributes.
         """
@@ -270,7 +276,7 @@ class _Shape:
             most -= len(column.lstrip(accepted))
         for at, numbers in expected:
             if most < 1 or data[at + size : at + size * most + 1 : size] != numbers[first : first + most]:
-                return 0  # the general decoder handles gaps, and lengths that change with the offset
+                return 0  # no run here: the general decoder handles gaps, and lengths that change with the offset
         return most
 
     def extend(self, columns: RecordColumns, data: bytes, run: int, first_offset: int, base_timestamp: int) -> None:
@@ -302,7 +308,9 @@ class _Shape:
 
 
 def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes]] | None:
-    """Return position -> the bytes of timestamp deltas of the same width; None for rare widths."""
+    """Return a pair for each byte of the timestamp delta: its position, and the byte values with which the delta keeps
+    its width. Returns None for rare widths.
+    """
     if offset_at - timestamp_at == 1:
         return [(timestamp_at, ONE_BYTE)]
     if offset_at - timestamp_at == 2:

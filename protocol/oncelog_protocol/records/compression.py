@@ -5,7 +5,7 @@ Java writes Snappy in xerial's framing and others write it raw, and both must be
 decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
 
 The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
-(clients do that) does not pay for the import.
+batches, because only its clients do, saves the time of the import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
 
 
 class RecordsTooLarge(CorruptBatch):
-    """The records may be valid, but exceed the reader's own limit of decompressed bytes."""
+    """Raised if the records exceed the reader's own limit of decompressed bytes; the records may still be valid."""
 
 
 class Compression(IntEnum):
@@ -65,7 +65,8 @@ ZSTD_SINGLE_SEGMENT: Final = 0x20
 ZSTD_WINDOW: Final = 8 * 1024 * 1024
 """Bytes of the window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
 ZSTD_MAX_FRAMES: Final = 64
-"""Maximum number of frames whose windows are read; with more frames, a large window is assumed. Kafka's clients write
+"""Maximum number of frames whose windows are read; for data with more frames, a large window is assumed. Kafka's
+clients write
 one frame.
 """
 FIRST_CAPACITY: Final = 16 * 1024
@@ -74,8 +75,8 @@ CAPACITY_FACTOR: Final = 4
 retries cost at most 1/3 of the work.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""If a buffer would be larger than this (bytes), the output buffer gets the allowed maximum instead; it uses address
-space, but memory only for the pages that are written.
+"""If a buffer would be larger than this (bytes), the output buffer gets the maximum size that the caller allows
+instead. Such a buffer reserves address space, and uses memory only for the pages that are written.
 """
 PIECE: Final = 1024 * 1024
 """Number of bytes that are copied out of a large output buffer in one step; the memory of the copied bytes is then
@@ -90,7 +91,7 @@ may be valid.
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
     """Return `data` as one compressed block that Java, librdkafka and every other client can read.
 
-    `level` is in the codec's own scale, None means its default; Snappy has no levels and ignores it.
+    `level` is in the codec's own scale, None means the codec's default; Snappy has no levels and ignores `level`.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -101,7 +102,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return _compress_xerial(data)
     if codec is Compression.LZ4:
-        # Java reads only independent blocks. A content checksum would repeat the CRC of the batch.
+        # Java reads only independent blocks. A content checksum is not needed, because the batch has a CRC.
         compressor = cramjam.lz4.Compressor(
             level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
         )
@@ -134,11 +135,12 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 
 def _zstd_output(data: Buffer, max_bytes: int) -> int:
-    """Return the number of bytes to which the data may decompress, so that these and the decoder's window use at most
-    `max_bytes`.
+    """Return the number of bytes to which the data may decompress, so that the output and the decoder's window together
+    use at most `max_bytes`.
 
     The window has a copy of the last output, of the size that the frame declares; a window larger than every decoder
-    must support uses half of the bytes. Wherever the magic number of a frame is found, another frame may begin.
+    must support uses half of the bytes. The data may have several frames, so a further frame is assumed wherever the
+    magic number of a frame occurs.
     """
     packed = bytes(data)
     position, frames = 0, 0
@@ -191,7 +193,9 @@ def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray
 
 
 def _scratch(size: int) -> mmap.mmap:
-    """Return address space for output; memory is used only where it is written to. Raises RecordsTooLarge."""
+    """Return an output buffer that reserves address space and uses memory only for the pages that are written. Raises
+    RecordsTooLarge.
+    """
     try:
         if sys.platform == "win32":
             return mmap.mmap(-1, size)

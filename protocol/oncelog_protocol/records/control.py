@@ -4,7 +4,8 @@
     value  int16 version 0, int32 epoch of the coordinator that wrote it
 
 A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1
-(S39). Later versions may append fields, so additional bytes are no error, but missing bytes are. Source: Kafka's
+(S39). Additional bytes are allowed, because later versions may append fields; missing bytes are an error. Source:
+Kafka's
 ControlRecordType, EndTransactionMarker.
 """
 
@@ -50,7 +51,7 @@ MARKERS_KEPT: Final = 64
 RECORD_LENGTH: Final = 0x20
 KEY_LENGTH: Final = 0x08
 VALUE_LENGTH: Final = 0x0C
-"""The varints of the lengths 16, 4 and 6."""
+"""The varints of 16, 4 and 6, the lengths of a marker's record, key and value."""
 
 
 class ControlType(IntEnum):
@@ -133,7 +134,9 @@ def marker_batch(
 
 @lru_cache(maxsize=MARKERS_KEPT)
 def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
-    """Return the batch for all partitions of a transaction, without the fields outside its CRC."""
+    """Return the batch that is the same in all partitions of a transaction; the header fields outside the CRC are not
+    set.
+    """
     batch = bytearray(
         MARKER_BATCH.pack(
             0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,

@@ -1,7 +1,8 @@
 """Packs many records with one timestamp and without headers in one call; the result equals that of
 `builder.encode_record`, in a third of the time.
 
-Parts that differ between records are looked up by size and joined, so that no Python code runs per record.
+The parts that differ between records are looked up in tables by size and then joined, so that no Python code runs per
+record.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def pack(
 ) -> tuple[bytes, int]:
     """Encode as many records as fit into `room` bytes, one after another, and return the bytes and the number of
     records. The number is 0 only if the first record does not fit. `first_offset` is the offset delta of the first
-    record. There are as many `keys` as `values`.
+    record. `keys` and `values` have the same length.
 
     Raises ValueError if a number is out of range.
     """
     width = bisect_right(_WIDTHS, first_offset) + 1
-    # Stop where the offset deltas become one byte wider, and not far beyond the room, assuming that all records are as
-    # long as the first.
+    # Limit the number of records: stop where the offset deltas become one byte wider, and where `room` would be full if
+    # all records were as long as the first.
     likely = room // (len(values[0]) + (0 if keys is None else len(keys[0])) + 1)
     values = values[: max(1, min(likely, _WIDTHS[width - 1] - first_offset))]
     before_offset = ATTRIBUTES + encode_varlong(timestamp_delta)

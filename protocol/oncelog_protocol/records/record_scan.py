@@ -2,8 +2,9 @@
 remain.
 
 The scans yield lists of at most SCAN_CHUNK records, so that a caller can pause between two lists. The scans raise only
-CorruptBatch, whatever the bytes. In this module, a byte with neither of the bits 0x81 is a complete varint >= 0 (bit 7
-means that another byte follows, bit 0 is the sign), because a function call for each field would double the time.
+CorruptBatch, whatever the bytes. The scans read one-byte varints without a function call, because a call for each field
+would double the time. A byte with neither of the bits 0x81 is a complete varint >= 0: bit 7 means that another byte
+follows, and bit 0 is the sign.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ def scan_spans(batch: RecordBatch, data: bytes) -> Iterator[list[RecordSpan]]:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
-    """Read a length and as many bytes, or fewer at the end of `data`; also return the position where the bytes should
-    end.
+    """Read a length and that number of bytes, or fewer if `data` ends before; also return the position at which the
+    bytes should end.
     """
     length, start = read_length(data, position)
     return data[start : start + length], start + length
@@ -156,8 +157,9 @@ def records_end(data: Buffer, position: int, count: int) -> int:
 
 
 class RecordFacts(NamedTuple):
-    """Facts about some consecutive records: the deltas of all records, and the offset deltas of records without a
-    key."""
+    """Facts about consecutive records: the offset and timestamp deltas of all records, and the offset deltas of the
+    records without a key.
+    """
 
     offset_deltas: list[int]
     timestamp_deltas: list[int]

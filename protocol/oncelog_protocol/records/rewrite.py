@@ -87,8 +87,8 @@ def _assemble(
 def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan]) -> bytes | None:
     """Return the records with timestamp deltas relative to `base_timestamp`.
 
-    Return None if a delta does not fit into int64, which happens only with invalid timestamps; then no horizon can be
-    set, and the tombstones are kept.
+    Return None if a delta does not fit into int64, which happens only with invalid timestamps; without these deltas no
+    delete horizon can be set, and the tombstones are kept.
     """
     shift = batch.base_timestamp - base_timestamp
     try:
@@ -98,7 +98,7 @@ def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequen
 
 
 def _with_timestamp_delta(data: bytes, span: RecordSpan, delta: int) -> bytes:
-    """Return the record with another timestamp delta and the resulting length."""
+    """Return the record with a new timestamp delta, and with its length prefix adapted."""
     _, position = read_length(data, span.start)
     _, position = read_varlong(data, position + 1)
     body = ATTRIBUTES + encode_varlong(delta) + data[position : span.end]

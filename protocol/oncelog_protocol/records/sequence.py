@@ -23,5 +23,5 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 
 
 def in_sequence(last_sequence: int, next_sequence: int) -> bool:
-    """Return whether `next_sequence` follows `last_sequence` without a gap (S9)."""
+    """Return whether `next_sequence` is the sequence number directly after `last_sequence` (S9)."""
     return next_sequence == (last_sequence + 1) & MAX_SEQUENCE

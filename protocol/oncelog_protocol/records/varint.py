@@ -1,6 +1,7 @@
 """Zig-zag variable-length integers, as used in records: 1 to 5 bytes for an int32, 1 to 10 bytes for an int64.
 
-Zig-zag maps 0, -1, 1, -2, ... to 0, 1, 2, 3, ..., so that small negative numbers (-1: null) stay short. Each byte holds
+Zig-zag maps 0, -1, 1, -2, ... to 0, 1, 2, 3, ..., so that small negative numbers, such as -1 for null, stay short. Each
+byte holds
 seven bits, the lowest bits first; the top bit says that another byte follows. The source is Kafka's ByteUtils; see also
 T13.
 """
@@ -50,7 +51,7 @@ def _read(buffer: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int
 
 def encode_varint(value: int) -> bytes:
     """Return `value` in 1 to 5 bytes. Raises ValueError for a value outside int32."""
-    if ONE_BYTE <= value < TWO_BYTES:  # two bytes: lengths and offsets in large batches
+    if ONE_BYTE <= value < TWO_BYTES:  # two-byte case: lengths and offsets in large batches
         return bytes(((value << 1) & 0x7F | 0x80, value >> 6))
     return _encode(value, 32)
 

@@ -18,9 +18,11 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""The epoch with which a static member leaves temporarily; the member keeps its partitions until its session ends."""
+"""The epoch with which a static member leaves temporarily; the group keeps the member's partitions for it until its
+session times out.
+"""
 FIRST_INTERVAL_MS: Final = 5_000
-"""Milliseconds between heartbeats before the broker has sent its interval."""
+"""Milliseconds between heartbeats until the broker's first response, which contains the interval to use."""
 
 IdPartition = tuple[bytes, int]
 """Topic id and partition number."""
@@ -48,14 +50,14 @@ class EpochHeartbeat:
         self.interval_s = FIRST_INTERVAL_MS / 1000
 
     def is_news(self, said: Said) -> bool:
-        """Return whether `said` contains a change that the coordinator has not received."""
+        """Return whether `said` (the fields to send) contains a change that the coordinator has not received."""
         return said != self._heard
 
     def request(self, member_id: str, said: Said) -> ConsumerGroupHeartbeatRequest:
         config, heard = self._config, self._heard
         joins = self.epoch == JOINING_EPOCH
         if joins:
-            # a member that joins owns no partitions: its partitions were revoked or lost
+            # a joining member owns no partitions, because its partitions were revoked or lost
             said = said._replace(owned=frozenset())
         is_full = heard is None or joins
         request = ConsumerGroupHeartbeatRequest(

@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 class PollWatch:
     """Checks whether the application polls within max.poll.interval.ms. Pure.
 
-    `progress` returns any value that changes with each poll, so that returning single records costs nothing extra.
+    `progress` returns any value that changes with each poll, so that `async for`, which returns single records, needs
+    no extra call per record.
     """
 
     def __init__(self, max_interval_s: float) -> None:
@@ -74,7 +75,7 @@ class Heartbeat:
 
     async def _run(self) -> None:
         loop, failures = asyncio.get_running_loop(), 0
-        # Late polls must be noticed in time, even if heartbeats are rare.
+        # Wake up at the deadline of the next poll too, so that a late poll is noticed even if heartbeats are rare.
         interval_s = min(self._config.heartbeat_interval_ms, self._config.max_poll_interval_ms / 2) / 1000
         while True:
             if failures:

@@ -11,9 +11,11 @@ from oncelog.cluster import Cluster, TopicPartition
 from oncelog.names import check_topic
 
 CALLED: Final = ("on_assigned", "on_revoked", "on_lost")
-"""The methods of a listener that are called."""
+"""The names of the listener methods that the consumer calls."""
 HOOK: Final = re.compile(r"on(_|[A-Z])")
-"""Prefix of listener methods in other clients: on_partitions_revoked, onPartitionsRevoked."""
+"""The methods of listeners in other clients, such as on_partitions_revoked and onPartitionsRevoked, start with this
+prefix.
+"""
 
 
 class RebalanceListener:
@@ -39,7 +41,8 @@ class RebalanceListener:
         """Called before these partitions are revoked; processed records may still be committed."""
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Called when the partitions are already lost and other members may read them; commits would be refused. By
+        """Called when the partitions are already lost: other members may read them, and the group refuses commits for
+        them. By
         default, `on_lost` calls `on_revoked`.
         """
         await self.on_revoked(partitions)

@@ -1,4 +1,6 @@
-"""Leads from JoinGroup to an assignment: the part of a rebalance that runs while the application works."""
+"""Joins a group and waits for the assignment; this part of a rebalance runs in the background while the application
+works.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 logger = logging.getLogger(__name__)
 
 JOIN_SLACK_S = 5.0
-"""Seconds beyond the rebalance timeout within which the coordinator responds to JoinGroup."""
+"""Seconds to wait for the response to JoinGroup, in addition to the rebalance timeout."""
 
 SyncAssignment = SyncGroupRequest.SyncGroupRequestAssignment
 
@@ -58,8 +60,8 @@ class Joining:
     """Joins the group, computes assignments if this member is the leader, and sends SyncGroup. `having` returns the
     data that a member sends; it is called before each JoinGroup.
 
-    On the leader, `watched` has the partition counts of all topics of the group; a change, which only the leader
-    detects, causes a rejoin.
+    On the group's leader, `watched` has the partition counts of all topics of the group. Only the leader watches these
+    counts; a change makes the leader rejoin.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Joining:
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # read here, because the subscription may change during revocations and waits
+        while not self._is_lost():  # read now, because the subscription may have changed during revocations and waits
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -110,7 +112,7 @@ class Joining:
                 self._raised = 0
                 return outcome
             if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
-                may_hurry = False  # the first assignment of a member id does not count as a failure
+                may_hurry = False  # a response that only assigns a member id is not a failure
             elif not self._is_lost():
                 failures += 1
                 await self._connection.backoff(failures)
@@ -220,7 +222,7 @@ class Joining:
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
         ]
-        # An invalid topic name in one member's subscription must not stop the others.
+        # Skip invalid topic names, because one member's invalid subscription must not stop the other members.
         wanted = {topic for member in members for topic in member.subscription.topics if is_topic_name(topic)}
         with self._metadata.waiting_for(wanted):
             if any(topic not in self._metadata.cluster.topics for topic in wanted):
@@ -259,7 +261,7 @@ class Joining:
 
 
 def topics_of(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """Return the existing topics, in the form that assignors need."""
+    """Return the existing topics with the racks of their replicas, in the form that assignors need."""
     topics: dict[str, list[frozenset[str]]] = {}
     for name in names:
         known = cluster.topics.get(name)

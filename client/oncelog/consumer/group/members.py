@@ -15,7 +15,7 @@ from oncelog.metadata.metadata import Metadata
 
 GroupMember = GroupCoordinator | BrokerAssignedMember
 OF_THE_BROKER: Final = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
-"""Options that a member of the consumer protocol does not have, because they are settings of the broker or of the
+"""Options that have no effect in the consumer protocol, because they are settings of the broker or of the
 group.
 """
 

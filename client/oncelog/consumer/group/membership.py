@@ -83,13 +83,15 @@ REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
 """Reactions for every request; other errors are raised to the application."""
 
 SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
-    # The group's last rebalance has not finished, so the member's state is not outdated.
+    # The group's last rebalance has not finished, so the response does not mean that the member's generation is
+    # outdated.
     (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
-    # The epoch has changed. The next heartbeat returns the new epoch, in which the partitions that the member still has
+    # The member's epoch has changed. The next heartbeat returns the new epoch, in which the partitions that the member
+    # still has
     # may be committed.
     (ApiKey.OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): Reaction.RETRY,
-    # Neither the group nor this membership exists any more.
+    # The group no longer exists, and therefore this membership does not either.
     (ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
 }
@@ -104,7 +106,7 @@ def reaction(api_key: ApiKey, code: ErrorCode) -> Reaction:
 
 
 class Generation(NamedTuple):
-    """A member's identity towards the coordinator. `generation_id` is -1 without a generation."""
+    """The values by which the coordinator identifies a member. `generation_id` is -1 without a generation."""
 
     generation_id: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
@@ -146,13 +148,13 @@ class Membership:
             self._move(MemberState.PREPARING)
 
     def complete(self, generation: Generation) -> None:
-        """Record that the response to JoinGroup contained a generation."""
+        """Record that the member has joined the generation in the response to JoinGroup."""
         assert generation.generation_id != NO_GENERATION
         self._move(MemberState.COMPLETING)
         self.generation = self.last_generation = generation
 
     def settle(self) -> None:
-        """Record that the response to SyncGroup contained an assignment."""
+        """Record that the member has received its assignment in the response to SyncGroup."""
         self._move(MemberState.STABLE)
 
     def go_on(self, generation: Generation) -> None:

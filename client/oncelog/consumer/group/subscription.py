@@ -56,7 +56,7 @@ class Subscription:
 
 
 class Member(NamedTuple):
-    """A member as the group's leader sees it."""
+    """A group member with its subscription, as known to the group's leader."""
 
     member_id: str
     subscription: Subscription
@@ -79,7 +79,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Decode an assignment; empty data are an empty assignment, because some leaders leave members out. Raises
+    """Decode an assignment; empty data count as an empty assignment, because some group leaders omit members without
+    partitions. Raises
     MalformedMessage."""
     if not len(data):
         return ()
