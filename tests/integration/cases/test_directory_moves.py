@@ -1,4 +1,6 @@
-"""Replicas move between the data directories of a live broker, while clients use them and while it is killed."""
+"""Tests that replicas move between the data directories of a live broker, while clients use them and while the broker
+is killed.
+"""
 
 from __future__ import annotations
 
