@@ -56,8 +56,8 @@ class BrokerCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill the brokers, because in an orderly stop a leader would wait for followers that were stopped
-        before it.
+        """Kill the brokers without an orderly stop, in which a leader would wait for followers that were stopped before
+        it.
         """
         for client in self._clients.values():
             client.socket.close()
@@ -75,7 +75,7 @@ class BrokerCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def client(self, node_id: int) -> RawClient:
-        """Return a connection to a broker, which lasts until that broker is killed."""
+        """Return a connection to a broker; the connection lasts until that broker is killed."""
         if node_id not in self._clients:
             self._clients[node_id] = RawClient(self.brokers[node_id].port)
         return self._clients[node_id]
@@ -92,7 +92,7 @@ class BrokerCluster:
 
     @contextmanager
     def paused(self, node_id: int) -> Iterator[None]:
-        """Pause the broker with SIGSTOP, and continue it with SIGCONT at the end of the block."""
+        """Pause the broker with SIGSTOP, and let it continue with SIGCONT at the end of the block."""
         os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
         try:
             yield
@@ -108,8 +108,8 @@ class BrokerCluster:
         return {broker.node_id for broker in self._metadata(node_id).brokers}
 
     def create_topic(self, name: str, partitions: int) -> dict[int, int]:
-        """Create a topic with one replica for each partition; return partition -> leader when every broker knows the
-        same leaders.
+        """Create a topic with one replica for each partition; return a dict from partition to leader when every broker
+        knows the same leaders.
         """
         asked = next(iter(self.brokers))
         controller = self._metadata(asked).controller_id
@@ -136,7 +136,7 @@ class BrokerCluster:
         assert answer.error_code == 0, answer
 
     def _leaders(self, topic: str) -> list[dict[int, int]]:
-        """Return for each broker the leaders that it knows."""
+        """Return for each broker the partition leaders that it knows."""
         found = []
         for node_id in self.brokers:
             (described,) = self._metadata(node_id, topic).topics
@@ -164,7 +164,7 @@ class BrokerCluster:
 
 
 class ClusterTransactions(RawTransactions):
-    """One transactional id, whose requests are sent to the right brokers. `leaders` are the leaders of the topic's
+    """Sends the requests of one transactional id, each to the right broker. `leaders` are the leaders of the topic's
     partitions.
     """
 

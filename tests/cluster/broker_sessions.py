@@ -12,22 +12,22 @@ from replicated_cluster import ReplicatedCluster
 
 
 def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
-    """End the broker's session as ZooKeeper ends the session of a silent client: the broker learns of the end of its
-    session at its next request.
+    """End the broker's session in the way in which ZooKeeper ends the session of a silent client, so the broker learns
+    of the end only at its next request.
     """
 
     def end() -> bool:
-        """End the present session, and return whether that has succeeded. The session may have ended by itself before,
-        and the broker may have resumed it before this request arrived.
+        """End the present session, and return whether that has succeeded. The session may have expired before this
+        call, and the broker may have resumed it before this request arrived.
         """
         found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
         key = (int(found["session"], 16), bytes.fromhex(found["password"]))
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)
-            has = client.client_id  # the result is None if this connection was lost immediately, too
+            has = client.client_id  # the result is None, too, if this connection was lost immediately
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError):
-            return False  # the broker has resumed its session first
+            return False  # the broker has resumed its session before this request
         finally:
             client.stop()
             client.close()

@@ -1,12 +1,12 @@
-"""Detects that librdkafka clings to a lost coordinator; the test looks at the requests of the library, not at the
-duration of a call.
+"""Detects that librdkafka waits for ever for a lost coordinator ("clings" to it); the test looks at the requests of the
+library, not at the duration of a call.
 
 librdkafka 2.16 stores the handle of a broker that has left the metadata as coordinator of a group, although such a
-handle never connects again. `send_offsets_to_transaction` waits for this handle, even when the broker has returned and
-has a new handle. The call checks again only when a connection of any other handle comes up or goes down, which never
-happens in a healthy cluster. The library stores the timeout of the call, but never checks it (`rd_kafka_coord_req_fsm`
-and `creq_ts_timeout` in rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). In this state the library
-sends no request, so no broker can help.
+handle never connects again. `send_offsets_to_transaction` waits for this old handle, even after the broker has returned
+and got a new handle. The call checks the coordinator again only when a connection of another handle comes up or goes
+down, which never happens in a healthy cluster. The library stores the timeout of the call, but never checks it
+(`rd_kafka_coord_req_fsm` and `creq_ts_timeout` in rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c).
+In this state the library sends no request, so no response of a broker can end the wait.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LATE_SECONDS = 10.0
-"""How many seconds after its own timeout a call may return."""
+"""How many seconds after its own timeout a call may still return."""
 QUIET_SECONDS = 10.0
 """Seconds for which a clinging client sends no request about coordinators; in this time it refreshes its metadata
 twice.
 """
 STATISTICS_MS = 1000
 DOWN = ("INIT", "DOWN", "TRY_CONNECT")
-"""States of a handle without a connection. A handle without work also remains in TRY_CONNECT."""
+"""States of a handle without a connection. A handle for which the library has no requests also remains in TRY_CONNECT.
+"""
 ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
@@ -68,8 +69,9 @@ def said(statistics: str) -> Said:
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Return whether librdkafka hangs: between these two points of one call it could send requests, waited for no
-    response, sent no request about coordinators, and did not try in vain to connect to a bootstrap broker.
+    """Return whether librdkafka hangs, judged by its statistics at two points of one call. It hangs if between these
+    points it could send requests, waited for no response, sent no request about coordinators, and did not try in vain
+    to connect to a bootstrap broker.
     """
     is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
@@ -79,7 +81,8 @@ def clings(before: Said, after: Said) -> bool:
 
 
 class Calls:
-    """Makes blocking calls of one librdkafka producer and watches its statistics, to see whether a late call hangs.
+    """Makes blocking calls of one librdkafka producer and watches its statistics, to find out whether a call that takes
+    too long hangs.
 
     Configure the producer with `stats_cb=note`; a thread other than the caller's must poll it.
     """

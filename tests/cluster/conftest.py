@@ -32,8 +32,8 @@ HERE = Path(__file__).parent
 LOG_CHARACTERS = 6000
 SCENARIO = re.compile(r"test_c(\d+)_")
 TIMES = 5
-"""How often a soak (a long run of the tests) repeats a scenario that does not itself run longer in a soak; the first
-run is not counted.
+"""In a soak (a long run of the tests), each scenario is repeated this many times, unless it runs longer in a soak
+anyway; the first run is not counted.
 """
 
 
@@ -49,8 +49,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """In a soak, parametrize scenarios with their repetitions, each of which uses the cluster in the state in which the
-    previous repetition has left it.
+    """In a soak, run each scenario several times; each repetition uses the cluster in the state in which the previous
+    repetition has left it.
     """
     if not SCENARIO.match(metafunc.function.__name__) or _has_longer_form(metafunc):
         return
@@ -66,8 +66,8 @@ def _has_longer_form(metafunc: pytest.Metafunc) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """If a scenario exists for two libraries, `make test` runs it with only one of them, alternately, and a soak runs
-    both, because each run takes seconds of three brokers.
+    """If a scenario exists for two libraries, `make test` runs it with only one of them, alternately, because each run
+    takes three brokers several seconds; a soak runs both.
     """
     for item in items:
         if not isinstance(item, pytest.Function) or item.path.parent != HERE or not hasattr(item, "callspec"):
@@ -110,7 +110,8 @@ def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
 def peer_network(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
-    # These tests check the effects of the network step by step, so no session may end because the machine is busy.
+    # These tests check the effects of the network step by step, so sessions are long enough not to end when the machine
+    # is busy.
     settings = {"replica.lag.time.max.ms": "2000", "zookeeper.session.timeout.ms": "6000"}
     cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), settings)
     with PeerNetwork(cluster.peer_ports) as network:
@@ -130,8 +131,8 @@ def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
 
 @pytest.fixture
 def partitioned(peer_network: tuple[ReplicatedCluster, PeerNetwork], network: PeerNetwork) -> ReplicatedCluster:
-    """A cluster like `cluster`, but with a network that tests can interrupt, and with a lag time of two seconds, after
-    which the ISR shrinks.
+    """A cluster like `cluster`, but tests can interrupt its network, and its replica lag time (after which the ISR
+    shrinks) is two seconds.
     """
     cluster = peer_network[0]
     cluster.mend()

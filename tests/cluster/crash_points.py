@@ -1,5 +1,5 @@
-"""Lets brokers stop at their fail points and ask the test how to continue, so that a test can kill the first broker
-that reaches a chosen fail point.
+"""Lets brokers stop at their fail points until the test tells them how to continue, so that a test can kill the first
+broker that reaches a chosen fail point.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ CRASH = "crash"
 
 
 class CrashPoints:
-    """`specification` is the value of ONCELOG_FAIL_POINTS for the brokers; a context manager that listens for their
-    questions.
+    """A context manager that listens for brokers which have reached a fail point; `specification` is the value of
+    ONCELOG_FAIL_POINTS for the brokers.
     """
 
     def __init__(self, directory: Path, points: Collection[str]) -> None:
@@ -25,7 +25,9 @@ class CrashPoints:
         self._questions = Questions(directory / "questions.sock", self._decide)
         self._awaited: Hit | None = None
         self.struck = threading.Event()
-        """Set when a broker is being killed at the fail point for which the test last requested a kill."""
+        """An event that is set when a broker is being killed at the fail point for which the test last requested a
+        kill.
+        """
         self.specification = self._questions.specification(points)
 
     def __enter__(self) -> Self:
@@ -37,7 +39,7 @@ class CrashPoints:
         self._loop.close()
 
     def arm(self, when: str, point: str) -> None:
-        """Kill the next broker that reaches this fail point, and no other broker; `when` is "before" or "after" the
+        """Kill the next broker that reaches this fail point, and only that broker; `when` is "before" or "after" the
         step.
         """
         self.struck.clear()

@@ -40,8 +40,9 @@ def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = El
 
 
 def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:
-    """Wait until the first replica of each partition of the topic leads, and every live broker knows that. Otherwise a
-    broker might respond to the next request (for a group coordinator, say) with the state before the election.
+    """Wait until the first replica of each partition of the topic leads, and every live broker knows that. Without this
+    wait a broker might respond to the next request (for example for a group coordinator) with the state before the
+    election.
     """
 
     def lead() -> bool:

@@ -1,5 +1,5 @@
-"""Simulates machines whose disk is full or fails, or whose clock jumps: files beside the data directory of a broker
-control this.
+"""Simulates machines whose disk is full or fails, or whose clock jumps: tests control this with files beside the data
+directory of a broker.
 
 If the file `DATA.full` exists, the disk is full; if `DATA.broken` exists, every write fails. `DATA.clock` contains by
 how many seconds the clock is wrong. The simulation needs no privileges, no special file system and no library: when the
@@ -57,8 +57,8 @@ time.time_ns = Jumping()
 
 @contextmanager
 def machines_that_fail(directory: Path) -> Iterator[None]:
-    """Let the brokers that are started in this block run on such machines. `directory` gets the Python module that
-    replaces these functions in the brokers.
+    """Let the brokers that start in this block run on such simulated machines. `directory` gets a Python module that
+    replaces the functions of the brokers that access the machine.
     """
     (directory / "sitecustomize.py").write_text(SITECUSTOMIZE)
     before = os.environ.get("PYTHONPATH")
@@ -89,5 +89,5 @@ def mend_disk(data: Path) -> None:
 
 
 def set_clock(data: Path, wrong_by: float) -> None:
-    """Set by how many seconds the broker's clock is ahead; a negative number means that it is behind."""
+    """Set how many seconds the broker's clock is ahead of the true time; a negative number means that it is behind."""
     Path(f"{data}.clock").write_text(str(wrong_by))

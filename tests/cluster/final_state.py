@@ -57,7 +57,7 @@ def _content(received: list[Received]) -> list[tuple[int, bytes]]:
 
 
 def _stable_end(cluster: ReplicatedCluster, place: Place) -> int:
-    """Return the high watermark plus one; 0 while a transaction is open."""
+    """Return the high watermark plus one, or 0 while a transaction is open, so that a result of 0 means "wait"."""
     with cluster.client(cluster.until_led(*place).leader) as leader:
         try:
             return last_stable_offset(leader, *place) + 1 if is_stable(leader, *place) else 0
@@ -81,8 +81,8 @@ async def read_committed(addresses: str, place: Place, end: int) -> list[tuple[i
 
 
 def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) -> None:
-    """Record the files of each replica in the history. All replicas are in sync, so each has every record below the
-    leader's high watermark.
+    """Record the files of each replica in the history. All replicas are in sync, so each replica has every record below
+    the leader's high watermark.
     """
     part = cluster.until_led(*place)
     with cluster.client(part.leader) as leader:
@@ -97,7 +97,7 @@ def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> li
 
 
 def batches_in(directory: Path) -> list[RecordBatch]:
-    """Return the batches of the log in this directory, without a torn end, because the log may be growing."""
+    """Return the batches of the log in this directory; a torn end is ignored, because the log may be growing."""
     found: list[RecordBatch] = []
     for file in sorted(directory.glob("*.log")):
         content, start = file.read_bytes(), 0

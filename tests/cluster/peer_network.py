@@ -1,7 +1,7 @@
-"""Simulates the network between brokers: each broker advertises to the others the port of a proxy, which delays the
-bytes that a test chooses.
+"""Simulates the network between brokers: each broker advertises to the others the port of a proxy, and the proxy delays
+the bytes that a test selects.
 
-Delayed bytes are not lost: as in a network, they arrive after the fault, unless their connection has ended before.
+Delayed bytes are not lost: as in a real network, they arrive after the fault, unless their connection has ended before.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ HEADER = Struct(">ihhih")
 CHUNK = 65_536
 
 Way = tuple[int, int]
-"""A direction between two brokers: the id of the broker that sends requests, and the id of the broker that responds."""
+"""A direction of requests between two brokers: the id of the broker that sends requests, and the id of the broker that
+responds.
+"""
 
 
 class PeerNetwork:
     """The proxies between brokers, which run in a separate thread; a context manager that starts and stops them."""
 
     def __init__(self, ports: dict[int, int]) -> None:
-        """`ports` has for each broker the port on which it listens for the other brokers."""
+        """`ports` maps each broker to the port on which it listens for the other brokers."""
         self._targets = ports
         self._loop = Loop()
         self._gates: dict[tuple[Way, Purpose], asyncio.Event] = {}
@@ -136,15 +138,15 @@ class PeerNetwork:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_target.transport.abort()  # close both immediately, because a second cancellation may follow
+            to_target.transport.abort()  # close both sides immediately, because a second cancellation may follow
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
-    """The end of a connection is forwarded immediately, even while bytes are delayed, because a dying process differs
-    from a network fault.
+    """The end of a connection is forwarded immediately, even while bytes are delayed, because a test must distinguish a
+    dying process from a network fault.
     """
     while data := await reader.read(CHUNK):
         if not gate.is_set():

@@ -1,7 +1,7 @@
 """Producers of oncelog and librdkafka that record their requests and the outcomes in a `History`.
 
-A record that its producer gives up is "unknown": the error means that the record will not be sent again, not that it
-was not written.
+A record that its producer has given up is "unknown": the error means that the record will not be sent again, but the
+record may have been written.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ PATIENCE_SECONDS = 80.0
 """Limit in seconds for any single call, longer than any failover takes on a busy machine."""
 REFRESH_MS = 5000
 """The value of librdkafka's topic.metadata.refresh.interval.ms. If a broker was missing in the metadata for a moment,
-librdkafka 2.16 leaves a partition with the abandoned connection to its leader until another broker leads; by default it
-would refresh the metadata only every five minutes.
+librdkafka 2.16 keeps using the abandoned connection to the leader of a partition until another broker leads; by default
+it would refresh the metadata only every five minutes.
 """
 CALL_SECONDS = 20.0
-"""Seconds after which a call of librdkafka returns, to be repeated: while it waits in C code, no test can be
-interrupted.
+"""A call of librdkafka returns after this many seconds and is repeated, because no test can be interrupted while the
+call waits in C code.
 """
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 DEBUG = os.environ.get("LIBRDKAFKA_DEBUG", "")
 """The `debug` setting of librdkafka's producers, for instance `eos,broker,protocol,topic`."""
 
 LEFT_BEHIND: list[confluent_kafka.Producer] = []
-"""Clients of librdkafka with a call that never returns; destroying a client would wait for that call."""
+"""Clients of librdkafka with a call that never returns; they are kept, because destroying a client would wait for that
+call.
+"""
 
 
 class Loop:
@@ -95,7 +97,7 @@ class RecordingProducer(ABC):
         self.close()
 
     def send(self, place: Place, value: bytes | None = None) -> Send:
-        """Send a record, without waiting for its outcome. Raises Abortable."""
+        """Send a record, and do not wait for its outcome. Raises Abortable."""
         value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
         send = self.history.send(self.name, place, value, self.transaction)
         self.sent += 1
@@ -104,8 +106,8 @@ class RecordingProducer(ABC):
         return send
 
     def longest_wait(self) -> float:
-        """The longest time in seconds from the sending of a record to its outcome, among the records with an outcome
-        since the last call.
+        """Return how many seconds the slowest record has taken from being sent to its outcome, among the records with
+        an outcome since the last call.
         """
         waits, self._waits = self._waits, []
         return max(waits, default=0.0)
@@ -143,8 +145,8 @@ class RecordingProducer(ABC):
         self.transaction = None
 
     def send_offset(self, group: str, place: Place, offset: int) -> None:
-        """Send an offset for a group without members, in the transaction. Raises Abortable; raises Clings, after which
-        the producer can only be closed.
+        """Send an offset for a group without members, as part of the transaction. Raises Abortable; raises Clings,
+        after which the producer can only be closed.
         """
         commit = self.history.commit(group, place, offset, self.transaction)
         self._send_offset(group, place, offset)
@@ -286,7 +288,7 @@ class LibrdkafkaRecording(RecordingProducer):
 
     def flush(self) -> None:
         assert self._producer.flush(PATIENCE_SECONDS) == 0
-        # The polling thread may have taken the last delivery reports, but not recorded them yet.
+        # The polling thread may have received the last delivery reports without having recorded them yet.
         self.wait_for(lambda: self.answered == self.sent)
 
     def _begin(self) -> None:
@@ -323,7 +325,7 @@ PRODUCERS: Mapping[str, type[RecordingProducer]] = {"oncelog": OncelogRecording,
 
 
 class Writer(Background):
-    """Sends records to several partitions in turn, so that a few records are always in flight.
+    """Sends records to several partitions in rotation, so that a few records are always in flight.
 
     with Writer(producer, places) as writer:
         writer.until_more(20)   # acknowledged since the last call

@@ -28,7 +28,7 @@ POLL_SECONDS = 0.2
 SYSLOG_DEBUG = 7
 STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
 """Errors of OffsetFetch after which librdkafka 2.16 does not retry, and reads none of its assigned partitions until the
-group rebalances. After other errors librdkafka continues without help.
+group rebalances. After other errors librdkafka recovers without help.
 """
 RECORDS_PER_POLL = 20
 
@@ -37,9 +37,9 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
     """Commit offset 0 for each of these partitions, before the group's first member joins.
 
     If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
-    before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
-    When librdkafka owns the partition again, it returns these records, from a wrong position. librdkafka then commits
-    the position after these records, so the group's committed offset goes back.
+    before the response arrives, librdkafka requests the first offset again later, and reads records that by then belong
+    to another member. When librdkafka owns the partition again, it returns these records, although their position is
+    wrong. librdkafka then commits the position after these records, so the group's committed offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 
@@ -68,13 +68,13 @@ class Member(Background):
         self.instance = instance
         self._readings: dict[Place, Reading] = {}
         self._unsure: dict[Place, int] = {}
-        """Offsets whose commit has failed; they are included in the next commit, because the last offsets would
-        otherwise never be committed.
+        """Offsets whose commit has failed; the next commit includes them, because otherwise the last offsets might
+        never be committed.
         """
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
         """Record that a poll has returned these records. If these records do not follow the previous records, the group
-        has changed its position.
+        has changed the member's position.
         """
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:
@@ -200,7 +200,7 @@ class LibrdkafkaMember(Member):
                 consumer.close()
 
     def _read(self, consumer: confluent_kafka.Consumer) -> None:
-        """Read until the test is over, or the consumer makes no progress."""
+        """Read until the test is over, or until the consumer makes no progress for too long."""
         while not self.is_over:
             messages = consumer.consume(RECORDS_PER_POLL, POLL_SECONDS)
             self._take(consumer, messages)

@@ -1,8 +1,8 @@
-"""Three broker processes with three replicas of each partition, which tests kill, pause, restart, and observe from
-outside.
+"""Three broker processes with three replicas of each partition; tests kill, pause and restart the brokers, and observe
+them from outside.
 
-The state of the cluster is read from a live broker with Metadata; every `until_...` waits for a state, with a generous
-limit.
+A live broker reports the state of the cluster in Metadata responses; every `until_...` method waits for a certain
+state, with a generous limit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 T = TypeVar("T")
 
 SESSION_MS = 2000
-"""Session timeout of a broker in milliseconds. A broker that is delayed for longer loses its leaderships, which the
-tests tolerate.
+"""Session timeout of a broker in milliseconds. A broker that is delayed for longer than this loses its leaderships; the
+tests tolerate that.
 """
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -63,8 +63,8 @@ WAIT_SECONDS = 90.0
 METADATA_VERSION = 9
 CREATED = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR}
-"""Errors after which a topic is created again; the last one occurs when a broker that waited for a processor has just
-lost its registration.
+"""Errors after which the creation of a topic is repeated; the last error occurs if a broker that waited for a processor
+has just lost its registration.
 """
 
 
@@ -109,8 +109,8 @@ class ReplicatedCluster:
         return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
-        """Let the other brokers connect through a proxy at these ports, which reads their requests; call this method
-        before the brokers start.
+        """Let the other brokers connect through proxies at these ports, so that a proxy can read their requests; call
+        this method before the brokers start.
         """
         for node_id, port in ports.items():
             settings = self.brokers[node_id].settings
@@ -128,7 +128,7 @@ class ReplicatedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill the brokers, since their later writes are not read."""
+        """Kill the brokers instead of stopping them, because nobody reads what they would still write."""
         if self._store is not None:
             self._store.stop()
             self._store.close()
@@ -222,8 +222,8 @@ class ReplicatedCluster:
             return client.call(request, key, version)
 
     def until(self, condition: Callable[[], T], what: str) -> T:
-        """Wait for a true value of `condition` and return it. Errors of a broker that dies, or does not run yet, count
-        as no value.
+        """Wait for a true value of `condition` and return it. If a broker dies or does not run yet, its errors count as
+        no value.
         """
 
         def look() -> T | None:
@@ -263,8 +263,8 @@ class ReplicatedCluster:
         return self.parts(topic)[index]
 
     def until_led(self, topic: str, index: int = 0, *, but_by: int | None = None, by: int | None = None) -> Part:
-        """Wait until a broker leads the partition and serves requests: any broker, or `by`, or another one than
-        `but_by`.
+        """Wait until a broker leads the partition and serves requests; `by` requires this broker, `but_by` excludes
+        this broker, by default any broker will do.
         """
 
         def look() -> Part | None:
@@ -290,9 +290,8 @@ class ReplicatedCluster:
 
     def until_whole(self, *topics: str, node_id: int | None = None) -> None:
         """Wait until all replicas of all partitions are in sync, either according to this broker, or according to the
-        metadata in ZooKeeper. The metadata of a broker is slightly old: a replica that has left the ISR since then may
-        lack
-        acknowledged records.
+        metadata in ZooKeeper. The metadata of a broker may be slightly old: a replica that has left the ISR in the
+        meantime may lack acknowledged records.
         """
         for topic in topics:
             self.until(
@@ -320,8 +319,7 @@ class ReplicatedCluster:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
 
     def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION, but: int | None = None) -> int:
-        """Return the broker that coordinates a transactional id or a group, after waiting until there is one other than
-        `but`.
+        """Return the broker that coordinates a transactional id or a group; wait until it is another broker than `but`.
         """
 
         def look() -> int:
@@ -333,8 +331,8 @@ class ReplicatedCluster:
     # --- topics
 
     def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
-        """Create a topic; `replicas` lists the brokers of each partition, the preferred leader first, by default one
-        partition on any brokers.
+        """Create a topic; `replicas` lists the brokers of each partition, the preferred leader first, and defaults to
+        one partition on any brokers.
 
         Configuration keys are written with underscores in place of dots. With `waits` the method returns when all
         replicas are in sync.
@@ -352,7 +350,9 @@ class ReplicatedCluster:
         )
 
         def create() -> bool:
-            """Create the topic; repeat the request if the controller has just changed, or if the outcome is unknown."""
+            """Create the topic; repeat the request if the controller has just changed, or if the outcome of the request
+            is unknown.
+            """
             request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
             answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
             assert answer.error_code in CREATED | NOT_YET, answer

@@ -1,7 +1,7 @@
-"""Brokers that log in to each other over TLS, and to ZooKeeper, for any cluster scenario.
+"""Brokers that log in to each other over TLS, and to ZooKeeper; any cluster scenario can use them.
 
-With `ONCELOG_TEST_SECURED=1` all clusters of tests/cluster are secured in this way. Clients connect without a login,
-because other tests check their login. A test reads ZooKeeper through the port without TLS, like a stranger.
+If `ONCELOG_TEST_SECURED=1` is set, all clusters of tests/cluster are secured in this way. Clients connect without a
+login, because other tests check their login. A test reads ZooKeeper without a login, through the port without TLS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _chroots: dict[str, SecuredZooKeeper] = {}
 
 
 def known(zookeeper: SecuredZooKeeper) -> str:
-    """Return the connect string for observers; a cluster that gets this connect string uses TLS and logins."""
+    """Return the connect string with which tests observe ZooKeeper; a cluster that is created with this connect string
+    uses TLS and logins.
+    """
     _chroots[zookeeper.connect_plainly] = zookeeper
     return zookeeper.connect_plainly
 
@@ -34,8 +36,8 @@ def authority() -> Certificate:
 
 
 def settings_of(directory: Path, zookeeper: str) -> dict[str, str]:
-    """Return the settings of each broker of a cluster with this connect string; none, unless it is a secured
-    cluster.
+    """Return the settings of each broker of a cluster with this connect string; empty unless the connect string is that
+    of a secured cluster.
     """
     secured = _chroots.get(zookeeper)
     if secured is None and not IS_ASKED_FOR:

@@ -1,4 +1,4 @@
-"""Three brokers instead of one for the tests of foreign clients, with `ONCELOG_TEST_BROKERS=3`."""
+"""If `ONCELOG_TEST_BROKERS=3` is set, the tests of foreign clients use three brokers instead of one."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def shared_cluster(
 
 
 def is_asked_for(brokers: int) -> bool:
-    """Return whether the tests run with this many brokers. Only one broker, or this cluster, can be chosen."""
+    """Return whether the tests run with this many brokers. The only possible numbers are one broker, and the number of
+    brokers of this cluster.
+    """
     assert brokers in (1, len(BROKERS)), f"ONCELOG_TEST_BROKERS is 1 or {len(BROKERS)}, not {brokers}"
     return brokers > 1

@@ -1,5 +1,5 @@
-"""Tests what happens when more brokers die than allowed: a replica that lacks records is elected only if that was
-requested.
+"""Tests what happens when more brokers die than allowed: a replica that lacks records is elected only if an operator
+has requested that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def test_c20_all_brokers_are_killed(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
 ) -> None:
     """All brokers die but the machine keeps running, so no log loses its last records, and the first broker that starts
-    may lead its former
-    partitions.
+    may lead the partitions that it led before.
     """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
@@ -48,7 +47,7 @@ def test_c20_all_brokers_are_killed(
 
 
 def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes, acks: int = 1) -> None:
-    """Write one record with a new producer that sends nothing else."""
+    """Write one record with a new producer that sends no other record."""
     send = history.send("raw", place, value)
     with cluster.client(leader, 60) as client:
         answer = client.call(produce_request(*place, make_batch(value), acks), ApiKey.PRODUCE, 9)
@@ -58,8 +57,8 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 
 
 def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: str) -> Place:
-    """Leave a partition whose last record only broker 1 has: the other brokers died before it was written; now broker 1
-    is stopped, and they are running.
+    """Prepare a partition whose last record only broker 1 has: the other brokers died before that record was written.
+    Broker 1 is then stopped, and the others are restarted.
     """
     place = Place(topic)
     assert cluster.until_led(topic).leader == 1
@@ -74,11 +73,11 @@ def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: s
 
 
 def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster, history: History, topic: str) -> None:
-    """The partition has no leader until the replica with all records returns."""
+    """The partition has no leader until the replica that has all records returns."""
     cluster.create_topic(topic, (1, 2, 3))
     only_1_has_everything(cluster, history, topic)
     cluster.until(lambda: cluster.part(topic).leader == -1, "there is no leader")
-    cluster.create_topic(f"{topic}-after", (2, 3))  # a created topic shows that the controller works again
+    cluster.create_topic(f"{topic}-after", (2, 3))  # if a topic is created, the controller works again
     assert cluster.part(topic).leader == -1
     cluster.start(1)
     assert cluster.until_led(topic).leader == 1
@@ -88,7 +87,9 @@ def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster
 def test_c22_an_unclean_election_loses_records_and_no_more(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """Only the records of the dead replica are lost, as requested; the replica discards them when it returns."""
+    """Only the records that no other replica has are lost, as the operator has requested; the returning replica
+    discards them.
+    """
     cluster.create_topic(topic, (1, 2, 3), unclean_leader_election_enable="true")
     place = only_1_has_everything(cluster, history, topic)
     new = cluster.until_led(topic, but_by=1)

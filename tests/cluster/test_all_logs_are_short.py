@@ -1,5 +1,5 @@
-"""Tests brokers that all go down, some with shorter logs afterwards: the replica with the most complete log that can be
-opened leads.
+"""Tests that all brokers go down and some return with shorter logs: of the logs that can be opened, the most complete
+one leads.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def kill_all_until_nobody_is_registered(cluster: ReplicatedCluster, topic: str) 
 
 
 def cut(cluster: ReplicatedCluster, broker: int, topic: str, kept: int) -> None:
-    """Cut the log so that `kept` of its records are left, all of which have the same size."""
+    """Cut the log so that `kept` of its records remain; all records have the same size."""
     (segment,) = (cluster.brokers[broker].data / f"{topic}-0").glob("*.log")
     os.truncate(segment, segment.stat().st_size * kept // RECORDS)
 
 
 def lose_power(cluster: ReplicatedCluster, broker: int) -> None:
-    """Mark the broker's last run as a run of an earlier boot, as after a power cut."""
+    """Change the recorded boot of the broker's last run to an earlier boot, as after a power cut."""
     trace = cluster.brokers[broker].data / SESSION_FILE
     trace.write_text(json.dumps({**json.loads(trace.read_text()), "boot": "another one"}))
 
 
 def test_s80_a_single_unopenable_log_costs_no_record(cluster: ReplicatedCluster, history: History, topic: str) -> None:
-    """The first broker to return cannot open its log and cannot lead: the others lose neither records nor their places
-    in the ISR.
+    """The first broker to return cannot open its log and therefore cannot lead; the other brokers lose neither records
+    nor their places in the ISR.
     """
     cluster.create_topic(topic, (1, 2, 3))
     write_to_all(cluster, history, Place(topic))
@@ -82,7 +82,7 @@ def test_s81_all_lose_their_power_and_the_one_with_the_most_leads(
     for broker, kept in ((1, 2), (2, RECORDS), (3, 4)):
         lose_power(cluster, broker)
         cut(cluster, broker, topic, kept)
-    cluster.start(1)  # broker 1 would also be the preferred leader
+    cluster.start(1)  # broker 1 would otherwise lead, because it is also the preferred leader
     cluster.start(3, 2)
     assert cluster.until_led(topic).leader == 2
     settle_and_check(cluster, history, topic)

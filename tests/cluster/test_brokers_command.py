@@ -1,4 +1,4 @@
-"""Tests `oncelog brokers` on three live brokers: rebalancing the load, and decommissioning a broker, also after an
+"""Tests `oncelog brokers` on three live brokers: it rebalances the load, and decommissions a broker, also after an
 interruption.
 """
 
@@ -27,7 +27,7 @@ PARTITIONS = 6
 RECORDS = 30
 VALUE = b"v" * 20_000
 SLOW = "1000"
-"""A throttle in bytes per second with which no move ends during the test."""
+"""A throttle in bytes per second, so low that no move ends during the test."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def throttle_of(addresses: str, topic: str) -> str | None:
 
 @contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Kill the process at the end of the block, whether the test succeeds or not."""
+    """Kill the process at the end of the block, also if the test fails."""
     with process:
         try:
             yield

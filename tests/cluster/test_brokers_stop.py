@@ -1,5 +1,5 @@
-"""Tests brokers that are told to stop, one of them or all in turn, while clients work: other brokers lead before any
-client notices.
+"""Tests brokers that get the order to stop, one broker or all in succession, while clients work: other brokers become
+leaders before any client notices.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def restart_all(cluster: ReplicatedCluster) -> None:
 
 
 class Transactions(Background):
-    """Commits one transaction after another, each with records for all partitions."""
+    """Commits one transaction after another; each transaction has records for all partitions."""
 
     def __init__(self, producer: RecordingProducer, *places: Place) -> None:
         super().__init__(PATIENCE_SECONDS)
@@ -90,8 +90,8 @@ def at_work(
 def test_a_leader_serves_on_until_somebody_else_is_in_sync(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """The leader is told to stop while its only follower is down, so no other broker could lead. The leader stops when
-    another broker can lead.
+    """The leader gets the order to stop while its only follower is down, so that no other broker could lead. The leader
+    therefore waits, and stops when another broker can lead.
     """
     leader, follower = 1, 2
     cluster.create_topic(topic, (leader, follower), min_insync_replicas="1")
@@ -113,7 +113,7 @@ def test_a_leader_serves_on_until_somebody_else_is_in_sync(
 
 
 def test_the_last_broker_does_not_wait_for_others(cluster: ReplicatedCluster, topic: str) -> None:
-    """All brokers are told to stop simultaneously, and stop one after another; the ISR remains known."""
+    """All brokers get the order to stop simultaneously, but stop one after another; the ISR remains known."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     for node_id in BROKERS:
         os.kill(cluster.brokers[node_id].pid, signal.SIGTERM)
@@ -127,7 +127,7 @@ def test_the_last_broker_does_not_wait_for_others(cluster: ReplicatedCluster, to
 def test_c24_a_rolling_restart_loses_nothing(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, rounds: int
 ) -> None:
-    """No record is lost or duplicated, and at the end the preferred leaders lead."""
+    """While the brokers restart, no record is lost or duplicated, and at the end the preferred leaders lead."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with at_work(cluster, history, topic, library) as (writer, transactions):
         for _ in range(rounds):
@@ -146,10 +146,9 @@ def test_c24_a_rolling_restart_loses_nothing(
 def test_clients_do_not_wait_long_for_a_restarted_broker(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """No produce request waits much longer than while no broker is restarted. The test uses the best of three
-    measurements, because timings of a machine vary. The waiting time of a client depends on the broker, so `make test`
-    measures one
-    library, and a soak measures both.
+    """While brokers restart, no produce request takes much longer than at other times. The test uses the best of three
+    measurements, because durations vary on one machine. A client's waiting time depends on the broker and not on the
+    library, so `make test` measures one library, and a soak measures both.
     """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
@@ -169,15 +168,16 @@ def test_clients_do_not_wait_long_for_a_restarted_broker(
 
 
 def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, topic: str) -> None:
-    """oncelog's client and kafka-python elect preferred leaders that are in sync; with unclean elections they elect a
-    replica that was behind, with a loss.
+    """oncelog's client and kafka-python elect preferred leaders that are in sync. With unclean elections they elect a
+    replica that has fallen behind, and records are lost.
 
     confluent_kafka 2.16 cannot elect leaders: its call fails before anything is sent.
     """
     cluster.create_topic(topic, (1, 2), (1, 2), min_insync_replicas="1")
 
     def elect_foreign() -> dict[int, int] | None:
-        # Only live brokers are given, because kafka-python does not close the sockets of failed attempts.
+        # Only live brokers are given as bootstrap servers, because kafka-python does not close the sockets of failed
+        # attempts.
         up = [cluster.brokers[node_id].address for node_id in cluster.up]
         client = KafkaAdminClient(bootstrap_servers=up, request_timeout_ms=10_000)
         try:
@@ -197,7 +197,8 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
     cluster.until(lambda: elect_foreign() == unavailable, "who is away is not elected")
     cluster.start(1)
     cluster.until_whole(topic)
-    # Repeat the election, because on a busy machine a broker may lose its session, and with it its new leadership.
+    # Repeat the election, because on a busy machine a broker may lose its session, and with the session its new
+    # leadership.
     led = {ErrorCode.NONE, *NOT_NEEDED}
     cluster.until(lambda: set((elect_foreign() or unavailable).values()) <= led, "preferred leaders are elected")
     for index in range(2):
@@ -213,7 +214,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
         async with Admin(cluster.addresses, request_timeout_ms=10_000) as admin:
             return await admin.elect_leaders(ElectionType.UNCLEAN, [oncelog.TopicPartition(topic, 1)])
 
-    # The list of elected partitions is empty if, on a busy machine, the first response was lost and the repeated
-    # request found the election done.
+    # The list of elected partitions may be empty on a busy machine: if the first response was lost, the repeated
+    # request finds the election already done.
     assert asyncio.run(elect_ours()) in ([(topic, 1)], [])
     assert cluster.until_led(topic, 1).leader == 2

@@ -1,5 +1,5 @@
-"""Tests the signs by which the matrix detects a client that clings to a coordinator, and that the matrix does not cause
-this itself.
+"""Tests the signs by which the matrix recognises that a client clings to a lost coordinator, and that the matrix does
+not cause the clinging itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def test_no_other_state_is_taken_for_clinging(after: Said) -> None:
 
 @pytest.mark.parametrize("source", ["learned", "logical"])
 def test_a_client_that_cannot_reach_a_named_broker_does_not_cling(source: str) -> None:
-    """Here the test has named the address of a broker: if no broker is there, the client waits for the test."""
+    """In this test the statistics name a broker address that the test itself has given, so a broker missing there would
+    be the fault of the test.
+    """
 
     def beside(state: str, connects: int, **sent: int) -> Said:
         here = {"source": "learned", "state": "UP", "waitresp_cnt": 0, "outbuf_cnt": 0, "connects": 1, "req": sent}
@@ -70,7 +72,7 @@ def test_a_client_may_wait_for_an_earlier_answer() -> None:
 
 
 def test_an_election_is_over_when_every_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before that, a broker that is asked for the coordinator of a group would name the previous one."""
+    """Before that moment, a broker that is asked for the coordinator of a group would name the previous coordinator."""
     known = {1: 2, 2: 2, 3: 1}
     """Broker id -> the leader that this broker knows; the preferred leader is broker 1."""
 

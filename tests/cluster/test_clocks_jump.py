@@ -1,5 +1,5 @@
-"""Tests jumps of the wall clock of the broker that leads, coordinates and is controller: nothing expires, and no client
-is fenced.
+"""Tests jumps of the wall clock of one broker, which leads, coordinates and is controller: nothing expires, and no
+client is fenced.
 
 Only the function that reads the wall clock is changed (`runtime/clock.py`); the broker's monotonic clock continues.
 """
@@ -45,12 +45,14 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    # By default, records with client timestamps would be refused, being two hours in the future of a broker whose clock
-    # went back.
+    # By default, records with client timestamps would be refused, because they would be two hours in the future for a
+    # broker whose clock went back.
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
 }
 SHORT_MS = 1000
-"""The timeout in ms of a transaction that must time out, to show when other transactions would have timed out."""
+"""The timeout in ms of a transaction that must time out; its end shows that other transactions could have timed out by
+then.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def jumping(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("hours", [-2, 1])
 def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: str, hours: int) -> None:
-    """The clock jumps forth and back, while a transaction is open and a group is working."""
+    """The clock jumps forward and back, while a transaction is open and a group is working."""
     cluster = jumping
     cluster.mend()
     whose = cluster.controller()
@@ -116,7 +118,7 @@ def commit_some(producer: RecordingProducer, place: Place) -> None:
 
 
 def until_others_time_out(cluster: ReplicatedCluster, transactional_id: str, topic: str) -> None:
-    """Wait until the coordinator has searched for expired transactions after the jump."""
+    """Wait until the coordinator has searched for expired transactions after the jump of its clock."""
     with cluster.client(cluster.coordinator(transactional_id)) as client:
         short = RawTransactions(client, transactional_id)
         short.take_over(timeout_ms=SHORT_MS)

@@ -1,5 +1,5 @@
 """Runs a part of the cluster's kill matrix: both brokers killed together, and a kill at a step of a follower; `make
-kill-matrix-cluster` runs all of it.
+kill-matrix-cluster` runs the entire matrix.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cluster_matrix.table import count_wrong, page
 
 BROKERS = (1, 2, 3)
 SEEN_SECONDS = 2.0
-"""Seconds within which a client that has lost its connections requests metadata several times."""
+"""Within this number of seconds, a client that has lost its connections requests metadata several times."""
 CAST = Cast(coordinator=2, leader=1, group=3)
 
 
@@ -45,9 +45,9 @@ def test_no_result_is_wrong_whichever_broker_dies(stage: Stage, cell: Cell) -> N
 def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_that_does_not_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group's coordinator dies, too, is missing in the metadata until the client has seen that, and returns:
-    librdkafka waits for the handle that it has given up. If a newer librdkafka no longer waits, `clinging` can be
-    removed.
+    """The group's coordinator dies, too, is missing in the metadata until the client has seen that, and then returns;
+    librdkafka waits for the handle of the coordinator that it has abandoned. If a newer librdkafka no longer waits for
+    the abandoned handle, `clinging` can be removed.
     """
     start = stage.cluster.start
 
@@ -70,8 +70,8 @@ def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_th
 
 
 def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of this test process does not ask at fail points. A busy machine may also cause an unreached point, so
-    the cell is repeated.
+    """The client of this test process does not stop at fail points. A busy machine may also be the reason that no
+    process reaches the point, so the cell is repeated.
     """
     monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
     (problem,) = run_cell(stage, Cell("oncelog", "before", "send", Victims.LEADER)).problems

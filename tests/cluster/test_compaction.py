@@ -22,7 +22,8 @@ CLEANINGS = 3
 that its marker is no longer needed, and the third, with a retention of 0, removes the marker.
 """
 MAX_ROUNDS = CLEANINGS + 20
-"""The maximum number of rounds; one is enough, unless a busy machine lets a replica leave the ISR at that moment."""
+"""The maximum number of rounds; one round is enough, unless a replica on a busy machine leaves the ISR at that moment.
+"""
 FILLERS = 2
 
 
@@ -30,7 +31,8 @@ FILLERS = 2
 def cleaning_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    # No session may end because the machine is busy, since nothing is removed while a replica is out of sync.
+    # Sessions are long enough not to end when the machine is busy, because nothing is removed while a replica is out of
+    # sync.
     settings = {"log.cleaner.backoff.ms": "50", "zookeeper.session.timeout.ms": "6000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("cleaning"), chroots(), settings) as cluster:
         yield cluster
@@ -66,7 +68,7 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
 
 
 async def abort_without(node_id: int, cluster: ReplicatedCluster, place: Place) -> None:
-    """Abort a transaction so that this broker has its record, but not its end."""
+    """Abort a transaction so that this broker gets the transaction's record, but not its marker."""
     options = {"transactional_id": place.topic, "transaction_timeout_ms": 600_000}
     async with Producer(cluster.addresses, **options) as producer:
         producer.begin_transaction()
@@ -92,7 +94,7 @@ async def write_until_cleaned(cluster: ReplicatedCluster, place: Place) -> None:
 
 
 def has_marker(cluster: ReplicatedCluster, node_id: int, place: Place) -> bool:
-    """Return whether the log has the marker with its record; a header without the record, which is kept for the
-    producer's state, ends no transaction.
+    """Return whether the log has the transaction marker with its control record; a batch header without the record,
+    which is kept for the producer's state, ends no transaction.
     """
     return any(batch.is_control and batch.records_count for batch in stored_batches(cluster, node_id, place))

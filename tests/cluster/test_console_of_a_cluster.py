@@ -1,4 +1,6 @@
-"""Tests the console of a cluster with a paused broker: it reports that broker, and still shows the others."""
+"""Tests the console of a cluster with a paused broker: the console reports that broker as missing, and still shows the
+others.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests three broker processes with one controller on a real ZooKeeper: which broker may change topics, and what
-happens when it dies.
+"""Tests three broker processes with one controller on a real ZooKeeper: only the controller changes topics, and another
+broker takes over when it dies.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def test_any_broker_changes_settings_of_topics(three_brokers: BrokerCluster) -> 
 
 
 def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mortal_brokers: BrokerCluster) -> None:
-    """Partitions that only the dead broker had wait for it; partitions with another in-sync replica continue. When the
-    broker returns, it is not controller.
+    """Partitions whose only replica was on the dead broker wait until it returns; partitions with another in-sync
+    replica continue. When the broker returns, it is no longer the controller.
     """
     first = controller_of(mortal_brokers, 1)
     others = [broker for broker in mortal_brokers.brokers if broker != first]
@@ -199,7 +199,7 @@ def test_a_controller_that_was_stopped_finds_another_one_and_changes_nothing(mor
 
 
 def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tmp_path: Path) -> None:
-    """A transactional client waits at the first broker of a cluster that will have three brokers."""
+    """A transactional client waits at the first broker of a cluster until all three brokers are running."""
     three = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}
     cluster = BrokerCluster(tmp_path, new_root, size=3, settings=three)
 

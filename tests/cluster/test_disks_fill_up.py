@@ -25,7 +25,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
         yield cluster
     for broker in cluster.brokers.values():
         log = broker.log.read_text()
-        # Background tasks log such an error with a traceback, too.
+        # Such an error is logged with a traceback by background tasks, too.
         assert log.count("Traceback") == len(re.findall(r"\nOSError: \[Errno (28|5)\]", log)), log
 
 
@@ -34,7 +34,9 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 def test_c21_a_disk_is_full_or_fails(
     filling: ReplicatedCluster, history: History, topic: str, library: str, fault: str, whose: str
 ) -> None:
-    """Producers continue without that broker, which gives up its leadership and returns without a restart."""
+    """Producers continue without the broker with the full disk, which gives up its leadership and returns without a
+    restart.
+    """
     cluster = filling
     cluster.mend()
     controller = cluster.controller()

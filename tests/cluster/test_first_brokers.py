@@ -16,8 +16,9 @@ INTERNAL = "__transaction_state"
 
 
 def test_c26_internal_topics_wait_for_enough_brokers(zookeeper: str, tmp_path: Path, history: History) -> None:
-    """Transactional producers start while only one broker is running. The internal topic of transactions is created
-    when three brokers are running, with three replicas, because it would otherwise have too few replicas for ever.
+    """Transactional producers start while only one broker of the cluster is running. The internal topic of transactions
+    is created only when three brokers are running, with three replicas, because it would otherwise have too few
+    replicas for ever.
     """
     cluster = ReplicatedCluster(tmp_path, zookeeper)
     producers: dict[str, RecordingProducer] = {}

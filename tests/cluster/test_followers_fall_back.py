@@ -1,4 +1,4 @@
-"""Tests followers that must truncate the end of their logs, or have lost it."""
+"""Tests followers that must truncate the end of their logs, or have lost the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from oncelog_testing.history.recorder import History
 
 FETCHES = (Purpose.FETCH,)
 LARGE = 400_000
-"""Size of a record in bytes; a few such records fill all buffers between a leader and a follower that does not read."""
+"""Size of a record in bytes; a few records of this size fill all buffers between a leader and a follower that does not
+read.
+"""
 LARGE_RECORDS = 12
 
 
@@ -28,8 +30,8 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
     """A leader sends its followers records that only it has, directly from its files, and the network delays them. Then
-    the leader is paused, and another broker leads when the old leader continues: the old leader truncates the records
-    that are still being sent, and survives.
+    the leader is paused, and another broker leads when the old leader continues. The old leader must truncate records
+    that it is still sending, and must survive that.
     """
     cluster = partitioned
     cluster.create_topic(topic, (1, 2, 3))
@@ -51,7 +53,7 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
                 new = cluster.until_led(topic, but_by=leader).leader
                 write(cluster, history, place, new)
                 break
-        # On a busy machine the followers were silent for too long and left the ISR, so no other replica could lead.
+        # On a busy machine both followers were silent for too long and left the ISR, so no other replica could lead.
         network.let_pass(*ways)
         cluster.until_whole(topic)
     cluster.until(lambda: len(stored_batches(cluster, leader, place)) < written, "the old leader has cut its log")
@@ -74,7 +76,7 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 def test_c13_a_follower_comes_back_without_the_end_of_its_log(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """The machine of a follower in the ISR crashed, and the follower has lost the end of its log. The follower returns
+    """The machine of a follower in the ISR crashed, so the follower has lost the end of its log. The follower returns
     before its absence is noticed, and the leader dies: the follower must not lead, because it lacks records of the ISR.
     """
     cluster.create_topic(topic, (1, 2, 3))

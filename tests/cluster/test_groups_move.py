@@ -35,8 +35,7 @@ def test_c29_the_coordinator_of_a_group_is_killed(
     cluster: ReplicatedCluster, history: History, topic: str, libraries: list[str], kills: int
 ) -> None:
     """One member of the group is static, and one member joins while the coordinator is down. No committed offset goes
-    back, no removed
-    member commits, and every record is read.
+    back, no removed member's commit is accepted, and every record is read.
     """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(PARTITIONS)]

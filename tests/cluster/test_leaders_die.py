@@ -23,7 +23,9 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def test_c1_the_leader_is_killed_under_waiting_batches(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """The batches that wait for the followers are sent again; each is in the log once, at its acknowledged offset."""
+    """The producer sends the batches that were waiting for the followers again; each batch is in the log once, at its
+    acknowledged offset.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:
@@ -38,8 +40,8 @@ def test_producers_wait_briefly_for_the_next_leader(
     cluster: ReplicatedCluster, history: History, topic: str, record_property: Callable[[str, object], None]
 ) -> None:
     """The test measures the time from the kill of a leader to the next record that all replicas acknowledge: on a quiet
-    machine at most the session timeout plus two seconds. The time is printed, and the test only requires that the wait
-    ends.
+    machine at most the session timeout plus two seconds. The duration is only printed; the test requires only that the
+    wait ends.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -68,8 +70,8 @@ def test_c16_leaders_change_again_and_again(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, changes: int
 ) -> None:
     """Some records are written with acks=1, so that each new leader meets replicas with records of their own. All
-    records are in the log except acknowledged records that died with their leader, and the replicas are equal.
-    Producers with acks=all lose nothing.
+    records are in the log, except records that were acknowledged with acks=1 and died with their leader, and the
+    replicas are equal. Producers with acks=all lose nothing.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -80,7 +82,7 @@ def test_c16_leaders_change_again_and_again(
                 leader = cluster.until_led(topic).leader
                 write_alone(cluster, history, place, leader, b"alone/%d" % number)
                 cluster.kill(leader)
-                if number % 2:  # restart the broker immediately, before any other broker has noticed its death
+                if number % 2:  # restart the broker immediately, before another broker has noticed its death
                     cluster.start(leader)
                 else:
                     cluster.until_led(topic, but_by=leader)
@@ -92,7 +94,8 @@ def test_c16_leaders_change_again_and_again(
 
 
 def write_alone(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
-    """Write a record with acks=1, which a dying leader loses; its outcome is unknown, whatever the response is."""
+    """Write a record with acks=1, which is lost if the leader dies; its outcome is unknown, whatever the response is.
+    """
     history.send(value.decode(), place, value)
     try:
         with cluster.client(leader) as client:

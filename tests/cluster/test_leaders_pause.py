@@ -19,8 +19,8 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
-"""Lengths of the pauses, as fractions of the session timeout. The effect of shorter pauses depends on the machine; each
-outcome must be correct.
+"""Lengths of the pauses, as fractions of the session timeout. The effect of shorter pauses depends on the machine;
+every possible outcome must be correct.
 """
 
 
@@ -30,9 +30,8 @@ def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
     """A leader is paused until another broker leads. When the old leader continues, it finds a produce request with
-    acks=1 in its socket and must refuse it: its lease (the time for which its ZooKeeper session is certain to last) has
-    ended, whether or not the old leader knows its successor. Meanwhile the
-    producers lose no record.
+    acks=1 in its socket, and must refuse it: its lease (the time for which its ZooKeeper session certainly lasts) has
+    ended, whether or not it knows the new leader. Meanwhile the producers with acks=all lose no record.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -68,7 +67,7 @@ def test_c6_a_former_leader_serves_no_request_as_leader(
 
 
 def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, topic: str) -> None:
-    """The controller is paused, another broker takes over, and when the former controller continues, it finds a request
+    """The controller is paused, and another broker takes over. When the former controller continues, it finds a request
     to create a topic in its socket.
     """
     cluster.create_topic(f"{topic}-before", (1, 2, 3))
@@ -86,7 +85,8 @@ def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, top
             request = CreateTopicsRequest(topics=[wanted], timeout_ms=5000)
             client.send(request, ApiKey.CREATE_TOPICS, 5)
         (answer,) = client.receive().topics
-    # If the broker's connection to ZooKeeper is not restored yet, the broker cannot know the controller.
+    # If the broker's connection to ZooKeeper is not restored yet, the broker cannot know which broker is the
+    # controller.
     assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT), answer
     cluster.until_registered(1, 2, 3)
     cluster.until_whole(f"{topic}-before")

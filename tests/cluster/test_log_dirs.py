@@ -13,7 +13,9 @@ from oncelog.errors import KafkaError
 
 
 def test_each_broker_has_its_replicas_in_its_directory(cluster: ReplicatedCluster, topic: str) -> None:
-    """All brokers report the same bytes, since replicas are equal, and no broker reports replicas of other brokers."""
+    """All brokers report equal sizes in bytes, because replicas are equal, and no broker reports replicas of other
+    brokers.
+    """
     first, second, third = BROKERS
     cluster.create_topic(topic, (first, second), (second, third))
     client = Librdkafka(cluster.addresses)

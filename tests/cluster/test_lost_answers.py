@@ -20,8 +20,8 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
-"""A session timeout that is long enough for all live brokers to keep their sessions, because elections are counted
-here.
+"""A session timeout that is long enough for all live brokers to keep their sessions, because this test counts
+elections.
 """
 
 
@@ -37,7 +37,7 @@ def proxied(
 
 
 def lose_the_next_answer(proxy: CuttingProxy) -> None:
-    """Lose the response to the next multi request of any broker; the connection ends, too."""
+    """Lose the response to the next multi request (several writes in one) of any broker; the connection ends, too."""
     proxy.forget_cuts()
     proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=Direction.ANSWERS)
 
@@ -47,7 +47,7 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
     proxied: tuple[ReplicatedCluster, CuttingProxy], history: History, topic: str
 ) -> None:
     """The responses about the creation of a topic, an election, an ISR change, a controller claim, and a deletion are
-    lost: each change is made once, nothing stays incomplete, and leader epochs increase by one.
+    lost. Each change is made once, nothing stays incomplete, and leader epochs increase by one.
     """
     cluster, proxy = proxied
     place = Place(topic)
@@ -69,7 +69,7 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
             writer.until_more(5)
 
             lose_the_next_answer(proxy)
-            cluster.start(before.leader)  # the next writes: the broker registers, and joins the ISR
+            cluster.start(before.leader)  # the next writes are that the broker registers, and that it joins the ISR
             cluster.until_whole(topic)
             lose_the_next_answer(proxy)
             follower = next(node_id for node_id in (1, 2, 3) if node_id != after.leader)

@@ -88,8 +88,8 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
 
 
 def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
-    """Check the alerts while one broker is dead that had the only replica of a partition, and one of three replicas
-    that must be in sync.
+    """Check the alerts while one broker is dead: it had the only replica of one partition, and one of three replicas of
+    a partition that requires three in-sync replicas.
     """
     texts = cluster.until(lambda: texts_that_tell_all(cluster), "all is told")
     expected = ["OncelogBrokerDown", "OncelogUnderReplicated", "OncelogUnderMinIsr", "OncelogPartitionsOffline"]
@@ -98,7 +98,7 @@ def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
     scrapes.mkdir()
     brokers = {f"broker-{node_id}": [text] for node_id, text in texts.items()} | down
     assert firing(brokers, expected, scrapes, apart_from=OF_THE_MACHINE) == ""
-    # Check the same metrics as if the controller did not respond either.
+    # Check the metrics that would be reported if the controller did not respond either.
     without = {name: texts if not has_controller(texts) else [] for name, texts in brokers.items()}
     expected = ["OncelogBrokerDown", "OncelogNoController"]
     also = [*OF_THE_MACHINE, "OncelogUnderReplicated", "OncelogUnderMinIsr"]
@@ -110,8 +110,8 @@ def has_controller(texts: list[str]) -> bool:
 
 
 def texts_that_tell_all(cluster: ReplicatedCluster) -> dict[int, str] | None:
-    """Return the metrics of the live brokers, after one of them is the controller and has noticed everything; None
-    before that time.
+    """Return the metrics of the live brokers when one of them is the controller and has noticed the death; None before
+    that time.
     """
     texts = {node_id: read(cluster.brokers[node_id], "/metrics")[1] for node_id in cluster.up}
     if sum(has_controller([text]) for text in texts.values()) != 1:

@@ -1,4 +1,4 @@
-"""Tests a cluster of two releases: some brokers are told to behave like the previous release, or the next one."""
+"""Tests a cluster of two releases: some brokers get a setting to behave like the previous release, or the next one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if release.exists():
         feature_levels.LOWEST = feature_levels.HIGHEST = 1
         feature_levels.supported = dict
 """
-"""A module that lets a broker announce the release in a file that is named after the broker."""
+"""A module that makes a broker announce the release that a file named after the broker contains."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }
-"""Settings with which a busy machine does not look like the death of the old broker, whose release would then no longer
-count. The test sends requests as a broker does.
+"""With these settings a busy machine does not look like the death of the old broker, whose release would then no longer
+count. The test sends requests in the way a broker does.
 """
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
@@ -48,8 +48,8 @@ def test_releases_agree_on_common_feature_levels(
     history: History,
     topic: str,
 ) -> None:
-    """The feature level is 1 with the old broker and 2 without it; a broker that supports no level below 2 does not
-    join while the old broker runs.
+    """The feature level is 1 while the old broker runs, and 2 without it; meanwhile a broker that supports no level
+    below 2 cannot join.
     """
     (tmp_path / "sitecustomize.py").write_text(RELEASES)
     for node_id, release in zip(BROKERS, (BEFORE_LEVELS, NEXT, NEXT), strict=True):

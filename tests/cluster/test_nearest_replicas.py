@@ -26,10 +26,10 @@ from oncelog_testing.history.recorder import History
 RACKS = {node_id: f"rack-{node_id}" for node_id in BROKERS}
 RECORDS, SIZE = 100, 1000
 TRANSACTIONS = 4
-"""The number of transactions before a broker is killed, and again after that."""
+"""The number of transactions before a broker is killed, and again the number after the kill."""
 ATTEMPTS = 5
-"""The number of attempts: a replica that a busy machine keeps from fetching leaves the ISR, and no consumer reads from
-it until it has returned.
+"""The number of attempts: if a busy machine keeps a replica from fetching, the replica leaves the ISR, and no consumer
+reads from it until it has returned.
 """
 
 
@@ -55,7 +55,7 @@ def racks(racks_of_module: ReplicatedCluster) -> ReplicatedCluster:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """Count how many bytes of records oncelog's consumers get from each broker."""
+    """Count how many bytes of records oncelog's consumers receive from each broker."""
     read, counts = Fetcher._read, Counter[int]()
 
     def counting(self: Fetcher, node_id: int, position: Any, seeks: int, offset: int, data: Any) -> bool:
@@ -134,8 +134,8 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(racks: ReplicatedCluster
 
 
 def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter[int]:
-    """Let a librdkafka consumer near one of the brokers read all records; return the bytes from each broker as
-    librdkafka counts them.
+    """Let a librdkafka consumer in the rack of one broker read all records; return how many bytes librdkafka has
+    received from each broker.
     """
     received = Counter[int]()
 
@@ -163,8 +163,8 @@ def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter
 def test_read_committed_from_a_follower_survives_a_dying_broker(
     racks: ReplicatedCluster, history: History, topic: str, fetched: Counter[int], dies: str
 ) -> None:
-    """The consumer gets the same records in the same order as from the leader: no record of an aborted transaction, and
-    each record once.
+    """The consumer gets the same records in the same order as from the leader: it gets no record of an aborted
+    transaction, and each other record once.
     """
     racks.create_topic(topic, BROKERS)
     near, place, source = follower_of(racks, topic), Place(topic), TopicPartition(topic, 0)

@@ -28,8 +28,8 @@ FROM_FOLLOWERS = ((2, 1), (3, 1))
 """The directions of the followers' requests to broker 1."""
 FETCHES = (Purpose.FETCH,)
 IN_FLIGHT = 7
-"""The number of batches in flight, more than the five batches of a producer that a log remembers: the oldest batch is
-recognised by its sequence alone.
+"""The number of batches in flight, more than the five batches of a producer that a log remembers: only by its sequence
+is the oldest batch recognised as a duplicate.
 """
 LOOKS = 4
 """The number of sequential requests after which a broker has read everything sent earlier on other connections."""
@@ -45,7 +45,7 @@ class RawProducer:
         self.sends: list[Send] = []
 
     def send(self, client: RawClient, sequence: int, acks: int = -1) -> None:
-        """Send the record of this sequence, also again."""
+        """Send the record with this sequence; it may have been sent before."""
         value = b"raw/%d" % sequence
         if sequence == len(self.sends):
             self.sends.append(self._history.send("raw", self._place, value))
@@ -56,8 +56,8 @@ class RawProducer:
         client.send(request, ApiKey.PRODUCE, PRODUCE_VERSION)
 
     def receive(self, client: RawClient, sequence: int) -> int:
-        """Receive the response to the oldest request of this connection, which sent `sequence`, and return its error
-        code.
+        """Receive the response to the oldest request of this connection, which has sent `sequence`, and return the
+        error code of the response.
         """
         answer = client.receive().responses[0].partition_responses[0]
         if answer.error_code == 0:
@@ -74,8 +74,9 @@ def lead_by_1(cluster: ReplicatedCluster, topic: str) -> Place:
 def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """The leader has batches that the followers lack. One of these batches is sent again, and is too old to be
-    remembered. Only this leader's log shows that it is a duplicate, and then the leader dies.
+    """The leader has batches that the followers lack. One of these batches is sent again, and the log no longer
+    remembers it because newer batches followed. Only this leader's log shows that the batch is a duplicate, and then
+    this leader dies.
     """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as first, cluster.client(1, 60) as again:
@@ -83,7 +84,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         producer.send(first, 0)
         assert producer.receive(first, 0) == 0
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        producer.send(first, 1)  # the leader responds to the waiting fetches; no other fetch arrives
+        producer.send(first, 1)  # the leader responds to the waiting fetches, and no other fetch reaches it
         cluster.until(lambda: len(stored_batches(cluster, 1, place)) == 2, "the leader has appended it")
         for sequence in range(2, IN_FLIGHT + 3):
             producer.send(first, sequence)
@@ -132,8 +133,8 @@ def test_c14_a_follower_is_cut_off_from_the_leader(
 def test_c15_a_leader_is_cut_off_from_its_followers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """The leader can neither acknowledge records that only it has nor return them to consumers, although it leads and
-    reaches ZooKeeper and the controller.
+    """The leader leads, and reaches ZooKeeper and the controller. It can nevertheless neither acknowledge records that
+    only it has nor return them to consumers.
     """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as client, cluster.client(1, 60) as second:
@@ -159,7 +160,7 @@ def test_c15_a_leader_is_cut_off_from_its_followers(
 def test_c3_a_marker_held_only_by_the_leader_is_not_acknowledged(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
-    """The coordinator does not consider the marker written, and sends it to the next leader; so the following
+    """The coordinator does not consider the marker written, and sends the marker to the next leader, so the following
     transaction is separate.
     """
     cluster, place = partitioned, lead_by_1(partitioned, topic)

@@ -1,5 +1,5 @@
-"""Tests a ZooKeeper that was restored from a backup while all brokers were down, so that its leader epochs and producer
-ids are older.
+"""Tests that brokers detect a ZooKeeper that was restored from a backup while all brokers were down, so that its leader
+epochs and producer ids are too old.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_s75_s77_e43_e44_no_replica_and_no_producer_takes_an_older_state_for_its
             assert cluster.part(*place).epoch > LOST_EPOCHS
         logged = "".join(broker.log.read_text() for broker in cluster.brokers.values())
         assert "ids continue above the ids in the logs" in logged
-        # Either the elected replica logs this, or a follower with a newer log that fetched before the elected replica
-        # had its role.
+        # One of two replicas logs this: the elected replica, or a follower with a newer log that fetched before the
+        # elected replica knew its role.
         assert "requests a higher epoch: the metadata store is older than the logs" in logged
         cluster.check_logs()

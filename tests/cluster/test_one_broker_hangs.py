@@ -1,4 +1,4 @@
-"""Tests clients while SIGSTOP pauses one of three brokers: it accepts connections, and does not respond (E54).
+"""Tests clients while SIGSTOP pauses one of three brokers: this broker accepts connections, but does not respond (E54).
 
 Each broker leads a partition without other replicas. Requests for the partitions of the other brokers do not wait for
 the paused broker.
@@ -17,12 +17,14 @@ from oncelog import Consumer, Producer, TopicPartition
 from oncelog.connection.pool import HANGING_S
 
 STEPS = 2
-"""How often in a row a client may have to notice that a broker hangs: once while connecting, and once for a request."""
+"""How many times in succession a client may have to notice that a broker hangs: once while connecting, and once for a
+request.
+"""
 LIMIT_S = STEPS * HANGING_S + 4
-"""Limit in seconds, much less than the 10 s and 30 s after which connections and requests time out."""
+"""A limit in seconds that is much less than the 10 s and 30 s after which connections and requests time out."""
 ACKNOWLEDGED_S = 5
-"""Seconds that are enough for two brokers to acknowledge their records, and less than the timeout of requests to the
-third.
+"""In this number of seconds two brokers can acknowledge their records; it is less than the timeout of requests to the
+third broker.
 """
 
 
@@ -42,7 +44,7 @@ def places(cluster: ReplicatedCluster, topic: str) -> list[TopicPartition]:
 
 
 async def read(consumer: Consumer, wanted: set[TopicPartition]) -> float:
-    """Return how many seconds it takes to read one record of each partition."""
+    """Return how many seconds it takes to read one record from each partition."""
     began, missing = time.monotonic(), set(wanted)
     async with asyncio.timeout(60):
         while missing:
@@ -73,7 +75,7 @@ def test_e54_consumers_read_what_the_others_lead(cluster: ReplicatedCluster, pla
 def test_e54_records_without_keys_are_written_to_the_others(
     cluster: ReplicatedCluster, places: list[TopicPartition]
 ) -> None:
-    """The records exceed buffer.memory while the broker hangs."""
+    """While the broker hangs, the producer's records exceed buffer.memory."""
     options = {"buffer_memory": 2_000_000, "max_block_ms": 10_000, "delivery_timeout_ms": 60_000}
 
     async def main() -> None:

@@ -35,7 +35,7 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "are not alive")
-"""Errors of a command when a broker has lost its session on a busy machine."""
+"""Errors that a command may return on a busy machine, because a broker has lost its session."""
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [
     ("oncelog", 8),
@@ -58,9 +58,8 @@ class Operator:
         return asyncio.run(ask())
 
     def _until_done(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-        """Retry the admin calls of `work` if the controller has just changed, or a broker that waited for a processor
-        has lost its
-        registration.
+        """Retry the admin calls in `work` if the controller has just changed, or a broker that waited for a processor
+        has lost its registration.
         """
 
         def attempt() -> tuple[T] | None:
@@ -79,7 +78,8 @@ class Operator:
 
     def call_back(self, partitions: Iterable[TopicPartition]) -> None:
         async def cancel(admin: Admin) -> None:
-            """Cancel reassignments; those that an earlier attempt has cancelled count as cancelled."""
+            """Cancel reassignments; if an earlier attempt has already cancelled some of them, these count as cancelled.
+            """
             moving = await admin.list_partition_reassignments(partitions)
             await admin.alter_partition_reassignments(dict.fromkeys(moving))
 
@@ -116,7 +116,7 @@ class Operator:
 
 
 class TransactionWriter(Background):
-    """Commits one transaction after another, over some of the partitions in turn."""
+    """Commits one transaction after another; each uses some of the partitions, in rotation."""
 
     def __init__(self, producer: RecordingProducer, places: Iterable[Place]) -> None:
         super().__init__(PATIENCE_SECONDS)
@@ -149,7 +149,7 @@ def operator(cluster: ReplicatedCluster) -> Operator:
 def test_c23_partitions_move_under_transactions_and_the_target_dies(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str, partitions: int
 ) -> None:
-    """Half of the moves are cancelled while the target broker is down; the others complete when it returns."""
+    """Half of the moves are cancelled while the target broker is down; the other moves complete when it returns."""
     before = {index: (1, 2) if index % 2 else (2, 1) for index in range(partitions)}
     cluster.create_topic(topic, *before.values())
     places = [Place(topic, index) for index in before]
@@ -193,7 +193,7 @@ def hosts(cluster: ReplicatedCluster, topic: str) -> set[tuple[int, str]]:
 def test_coordinators_move_with_their_partitions(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str
 ) -> None:
-    """Each partition of the transaction log loses the replica that leads it, and gets the replica back."""
+    """Each partition of the transaction log loses the replica that leads it, and later gets that replica back."""
     internal = "__transaction_state"
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
@@ -218,7 +218,7 @@ def led_by_three(cluster: ReplicatedCluster, topic: str) -> dict[int, Part] | No
 
 
 def others(part: Part) -> list[int]:
-    """Return the replicas without the leader."""
+    """Return the partition's replicas without its leader."""
     return [node_id for node_id in part.replicas if node_id != part.leader]
 
 
@@ -242,8 +242,8 @@ def test_a_returning_broker_deletes_replicas_that_moved_away(
 
 
 def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """The log comes from a broker that was never in the cluster, so the controller can neither have assigned nor
-    removed it.
+    """The log comes from a broker that was never in the cluster, so the controller can neither have assigned it to this
+    broker nor removed it.
     """
     cluster.create_topic(topic, (1, 2))
     newcomer = cluster._broker(tmp_path, 4, {})
@@ -309,8 +309,8 @@ def test_a_partition_moves_there_and_back(
 
 
 def test_a_throttle_takes_effect_and_is_removed(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
-    """The throttle allows one byte per second after the first response, which does not contain everything, so the move
-    lasts until it is cancelled.
+    """The first fetch response is complete and does not contain everything; after it the throttle allows only one byte
+    per second, so the move lasts until it is cancelled.
     """
     cluster.create_topic(topic, (1, 2))
     client = Librdkafka(cluster.addresses)

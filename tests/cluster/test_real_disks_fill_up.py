@@ -18,7 +18,7 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SIZE_MB, MENDED_MB = 12, 24
-"""Sizes of the file system in MB: a broker with some small topics uses a part of the first; unused memory is not
+"""Sizes of the file system in MB: a broker with some small topics uses a part of the first size; unused memory is not
 allocated.
 """
 
@@ -42,7 +42,7 @@ class MemoryDisk:
         subprocess.run(["umount", "--lazy", self.path], check=True)
 
     def fill(self) -> None:
-        """Fill the file system to the last byte."""
+        """Fill the file system until no byte is free."""
         block = bytes(1 << 16)
         with (self.path / "ballast").open("ab", buffering=0) as ballast:
             while block:
@@ -85,8 +85,8 @@ def test_c21_a_file_system_is_full(
     whose: str,
     library: str,
 ) -> None:
-    """The full disk belongs to the controller, which follows or leads: producers continue, and the broker returns when
-    there is space again.
+    """The full disk belongs to the controller, which either follows or leads: producers continue, and the broker
+    returns when there is space again.
     """
     cluster, disks = on_small_disks
     cluster.mend()

@@ -1,5 +1,5 @@
-"""Tests DeleteRecords in a cluster: deleted records remain deleted, whichever broker leads next and whichever was
-killed.
+"""Tests DeleteRecords in a cluster: deleted records remain deleted, whichever broker is killed and whichever broker
+leads next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DELETE_RECORDS_VERSION = 2
 HIGH_WATERMARK = -1
 RECORDS = 20
 PASSING = {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""Error codes that are acceptable, because a busy machine may let sessions end."""
+"""Error codes that the test accepts, because sessions may end on a busy machine."""
 
 
 def wanted(topic: str, offset: int, timeout_ms: int = 60_000) -> DeleteRecordsRequest:
@@ -58,13 +58,13 @@ def delete(cluster: ReplicatedCluster, topic: str, offset: int) -> int:
 
 
 def checkpointed(cluster: ReplicatedCluster, topic: str, node_id: int) -> bool:
-    """Return whether the broker has a log start offset of the topic on its disk that lies inside a segment."""
+    """Return whether the broker has stored on its disk a log start offset of the topic that lies inside a segment."""
     checkpoint = cluster.brokers[node_id].data / "log-start-offset-checkpoint"
     return checkpoint.exists() and any(line.startswith(f"{topic} 0 ") for line in checkpoint.read_text().splitlines())
 
 
 def test_deleted_records_stay_deleted_when_all_brokers_are_killed(cluster: ReplicatedCluster, topic: str) -> None:
-    """The next leader had stored the deletion on its disk before the response was sent."""
+    """The next leader had already stored the deletion on its disk when the response was sent."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     assert delete(cluster, topic, 15) == 15
@@ -75,7 +75,9 @@ def test_deleted_records_stay_deleted_when_all_brokers_are_killed(cluster: Repli
 
 
 def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: ReplicatedCluster, topic: str) -> None:
-    """The follower may become leader until it leaves the ISR, so its records are not deleted yet."""
+    """The paused follower may become leader until it leaves the ISR, so the records that only it still has do not count
+    as deleted yet.
+    """
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     leader = cluster.until_led(topic).leader

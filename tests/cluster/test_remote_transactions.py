@@ -1,5 +1,5 @@
-"""Tests transactions whose coordinator and partitions are on different brokers: verification, registration and markers
-go over the network, while brokers die. Each partition has one replica, so that leaders do not change.
+"""Tests transactions whose coordinator and partitions are on different brokers, so that verification, registration and
+markers go over the network, while brokers die. Each partition has one replica, so that leaders do not change.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
         txn.client = groups
         codes: list[int] = []
 
-        # repeat after retriable errors, which a broker returns if its session may have ended on a busy machine
+        # repeat the request after retriable errors, which a broker returns if its session may have ended on a busy
+        # machine
         def is_answered() -> bool:
             codes.append(txn.commit_offset(group, topic, offset, version=5 if is_v2 else 3))
             return not ErrorCode.of(codes[-1]).retriable
@@ -107,7 +108,8 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
 
 
 def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers: BrokerCluster, topic: str) -> None:
-    """The leader asks the coordinator on another broker, and learns that the partition is in no transaction."""
+    """The leader asks the coordinator, which is on another broker, and learns that the partition is in no transaction.
+    """
     stage = Stage(three_brokers, topic, is_v2=False)
     txn, where = stage.txn, stage.elsewhere
     txn.take_over()
@@ -123,14 +125,17 @@ def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers
 def test_e3_a_marker_between_verification_and_append_is_respected(
     three_brokers: BrokerCluster, topic: str, is_v2: bool
 ) -> None:
-    """The coordinator is paused while the leader asks it, and a client ends the transaction at the leader."""
+    """The coordinator is paused while the leader asks it whether a transaction is open, and a client ends the
+    transaction at the leader.
+    """
     stage = Stage(three_brokers, topic, is_v2)
     txn, where = stage.txn, stage.elsewhere
     producer = txn.take_over()
     if not is_v2:
         assert txn.add(topic, where) == 0
     leader = stage.leader(where)
-    # The first Produce of a broker waits for its codec; this request takes that wait, so that the next one does not.
+    # The first Produce request of a broker waits for its codec to load; this request takes that wait, so that the next
+    # request does not have to.
     leader.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[]), ApiKey.PRODUCE, txn.produce_version)
     with three_brokers.paused(1):
         request = txn.produce_request(topic, where, 0)

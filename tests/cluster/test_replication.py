@@ -105,7 +105,7 @@ def all_in_sync(cluster: BrokerCluster, topic: str, asked: int) -> bool:
 
 
 def is_out(cluster: BrokerCluster, topic: str, asked: int, broker: int) -> bool:
-    """Return whether a broker leads no partition and is in no ISR."""
+    """Return whether a broker leads no partition and is in the ISR of no partition."""
     return all(leader > 0 and broker not in (leader, *isr) for leader, isr in state_of(cluster, topic, asked).values())
 
 
@@ -127,7 +127,7 @@ def the_same_everywhere(cluster: BrokerCluster, topic: str) -> bool:
 
 def end_of(consumer: Consumer, part: TopicPartition) -> int:
     """Return the end offset of a partition for consumers. For a while a new leader reports that it does not know the
-    end (KIP-207).
+    end offset yet (KIP-207).
     """
 
     def ask() -> tuple[int, int] | None:
@@ -231,7 +231,7 @@ def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
         {
             "bootstrap.servers": cluster.addresses,
             "group.id": "committed",
-            "enable.auto.commit": False,  # a group coordinator exists only when all brokers are running
+            "enable.auto.commit": False,  # a group coordinator exists only after all brokers have started
             "isolation.level": isolation,
             "log_level": 0,
         }
@@ -258,7 +258,9 @@ def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
 
 
 def test_a_follower_that_comes_to_lead_knows_of_each_transaction(replicated: BrokerCluster) -> None:
-    """The new leader knows which transactions have ended, which were aborted, and which is open and blocks readers."""
+    """The new leader knows which transactions were committed, which were aborted, and which transaction is open and
+    blocks readers.
+    """
     topic = "transactions"
     make_topic(replicated, topic)
 

@@ -62,7 +62,7 @@ def test_secured_brokers_keep_working_together(
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS["oncelog"](secured.addresses, history, "anna", "anna") as producer:
-        for _ in range(3):  # committing sends markers to all brokers, over secured connections
+        for _ in range(3):  # a commit sends markers to all brokers, over secured connections
             producer.begin()
             for index in range(3):
                 producer.send(Place(topic, index))
@@ -83,8 +83,8 @@ def test_secured_brokers_keep_working_together(
 
 
 async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster, directory: Path) -> None:
-    """Give clients, which use no login in these tests, all rights except those of brokers. Brokers may send requests to
-    each other because of their authenticated identity.
+    """Clients use no login in these tests; give them all rights except the rights of brokers. Brokers may send requests
+    to each other because of their authenticated identity.
     """
     everything = [(kind, "*", AclOperation.ALL) for kind in (ResourceType.TOPIC, ResourceType.GROUP)]
     everything.append((ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL))
@@ -153,7 +153,7 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
 
 
 def test_strangers_cannot_change_cluster_metadata(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """A stranger reaches ZooKeeper through another port."""
+    """A stranger (a client without a login) reaches ZooKeeper through another port."""
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic)
     client = KazooClient(secured.zookeeper, timeout=60)

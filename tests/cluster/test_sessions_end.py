@@ -1,4 +1,4 @@
-"""Tests ZooKeeper sessions that end or are doubtful: ended from outside, by an outage of the ensemble, or at a bad
+"""Tests ZooKeeper sessions that end or may have ended: ended from outside, by an outage of the ensemble, or at a bad
 moment.
 """
 
@@ -54,7 +54,8 @@ def test_c9_the_cluster_survives_an_outage_of_the_ensemble(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
     """If the ensemble is down for half of a session timeout, brokers may stop serving, and serve again in the same
-    epochs. If the ensemble is down for longer, all sessions end, and all brokers register again and continue.
+    epochs. If the ensemble is down for longer than a session timeout, all sessions end, and all brokers register again
+    and continue.
     """
     ensemble = zookeeper_factory()
     with ReplicatedCluster(tmp_path, ensemble.connect_string) as cluster:
@@ -105,8 +106,8 @@ def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
 def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
     zookeeper: str, tmp_path: Path, history: History
 ) -> None:
-    """Fifty coordinators move to brokers, one of which loses its session at that moment: each coordinator is finally
-    loaded somewhere, with its transactional ids.
+    """Fifty coordinators move to other brokers, and one of these brokers loses its session at that moment; in the end
+    each coordinator is loaded somewhere, with its transactional ids.
     """
     settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
     with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:

@@ -24,8 +24,8 @@ SURELY_SECONDS = 100
 
 
 class Group:
-    """A share group of two members, and what they did. `accepted` counts for each record how many acceptances were
-    confirmed.
+    """A share group of two members, and a record of what the members did. `accepted` counts for each record how many
+    acceptances were confirmed.
     """
 
     def __init__(self, cluster: ReplicatedCluster, topic: str) -> None:

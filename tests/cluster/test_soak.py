@@ -1,4 +1,4 @@
-"""Runs the soak for some seconds: it works, a seed repeats its faults, and it finds errors."""
+"""Runs the soak for some seconds, and tests that it works, that a seed repeats its faults, and that it finds errors."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def patient_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    """Yield a cluster with long sessions: if a dead broker returns soon, its absence is not noticed."""
+    """Yield a cluster with long sessions, so that the absence of a dead broker that returns soon is not noticed."""
     settings = {"zookeeper.session.timeout.ms": "20000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("patient"), chroots(), settings) as cluster:
         yield cluster
@@ -33,7 +33,7 @@ def test_c19_a_topic_is_re_created_while_a_broker_is_down(
     patient_cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
     """The broker still has the log of the old topic, which is longer than that of the new topic. The old log is
-    renamed, never served and never fetched from; the new topic has only its own records.
+    renamed, and no broker serves it or fetches from it; the new topic has only its own records.
     """
     cluster, place = patient_cluster, Place(topic)
     cluster.mend()

@@ -43,7 +43,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 def asking(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
-    """Yield a cluster whose brokers ask at their fail points."""
+    """Yield a cluster whose brokers wait at their fail points for the test."""
     directory = tmp_path_factory.mktemp("asking")
     with ReplicatedCluster(directory, chroots(), fail_points=points.specification) as cluster:
         yield cluster

@@ -40,7 +40,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 def asking(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
-    """Yield a cluster with two-phase commit, whose brokers ask at their fail points."""
+    """Yield a cluster with two-phase commit, whose brokers wait at their fail points for the test."""
     directory = tmp_path_factory.mktemp("asking")
     settings = {"transaction.two.phase.commit.enable": "true"}
     with ReplicatedCluster(directory, chroots(), settings, fail_points=points.specification) as cluster:
@@ -101,8 +101,8 @@ def test_s120_coordinators_die_between_prepare_and_complete_and_while_it_ends(
 
 
 def has_content(cluster: ReplicatedCluster, topic: str, index: int, expected: list[str]) -> bool:
-    """Check the records at a partition's leader; a marker that is written twice, for another coordinator,
-    counts once.
+    """Check the records at a partition's leader; a marker counts once, even if it was written again for another
+    coordinator.
     """
     with cluster.client(cluster.until_led(topic, index).leader) as client:
         found = content(client, topic, index)

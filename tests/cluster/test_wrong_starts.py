@@ -1,8 +1,8 @@
-"""Tests every kind of wrong start with real processes: a start is either refused or corrected, and a message always
-says so.
+"""Tests every kind of wrong start with real processes: a start is either refused or corrected, and in both cases a
+message says so.
 
 Each mistake is made, then corrected. After the correction every acknowledged record is in the log at its offset, and
-the broker accepts more records. Another file tests two brokers with the same address.
+the broker accepts more records. A start of two brokers with the same address is tested in another file.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Scene(NamedTuple):
 
     broker: TwoDisks
     older: Path
-    """The path of a copy of the broker's data directories from the time when half of the records were written."""
+    """The path of a copy of the broker's data directories, made when half of the records were written."""
     foreign: Path
     """A data directory of another broker in another cluster."""
     ledger: Ledger
 
     def notes_where_it_is(self) -> None:
-        """Let the broker record the paths of its directories, which were copied."""
+        """Let the broker record the new paths of its directories, because the directories were copied."""
         self.broker.start()
         self.broker.process.stop()
 
@@ -109,7 +109,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 @pytest.fixture
 def alone(past: Scene, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a copy of the broker, so that each test begins with the same past."""
+    """Yield a copy of the broker, so that each test begins with the same data."""
     for each in (past.broker.a, past.broker.b):
         shutil.copytree(each, tmp_path / each.name)
     process = alone_at(tmp_path)
@@ -191,7 +191,7 @@ def test_s70_a_broker_alone_starts_with_a_directory_of_another_broker(alone: Sce
 
 
 def test_s70_a_broker_alone_starts_as_another_node(alone: Scene) -> None:
-    """meta.properties was edited in both directories, as for a clone of the broker."""
+    """Someone has edited meta.properties in both directories, as for a clone of the broker."""
     files = {path: path.read_text() for path in (each / "meta.properties" for each in (alone.broker.a, alone.broker.b))}
     for path, text in files.items():
         assert "node.id=1\n" in text
@@ -232,8 +232,8 @@ def test_s70_a_broker_alone_starts_in_the_cluster_of_others(alone: Scene, zookee
 
 
 def test_s70_e41_a_broker_alone_moves_to_zookeeper(alone: Scene, zookeeper: str) -> None:
-    """Moving to ZooKeeper is not a mistake: the broker keeps everything. The broker does not move back to a local store
-    by mistake.
+    """It is no mistake to move a broker to ZooKeeper: the broker keeps all its data. After that, the broker does not
+    move back to a local store by mistake.
     """
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
@@ -307,8 +307,8 @@ def test_s70_a_member_starts_with_another_order_and_a_new_disk(member: Scene) ->
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_a_member_starts_with_a_lost_directory(member: Scene, how: str) -> None:
-    """Partitions that may have been in the lost directory stay offline, also at the next start, and return when the
-    directory returns.
+    """Partitions that may have been in the lost directory stay offline, also at the next start, and are served again
+    when the directory returns.
     """
     lost = member.broker.b
     gone = {int(path.name.rpartition("-")[2]) for path in lost.glob(f"{TOPIC}-*")}
@@ -335,7 +335,7 @@ def served(client: RawClient) -> set[int]:
 
 
 def test_s73_a_member_starts_with_older_directories(member: Scene) -> None:
-    """The broker is alone, so no other broker has a copy of its records."""
+    """The cluster has only this broker, so no other broker has a copy of its records."""
     for broken in ((member.broker.b,), (member.broker.a, member.broker.b)):
         with ExitStack() as copies:
             for each in broken:
@@ -377,7 +377,7 @@ class Three(NamedTuple):
 
     @property
     def first(self) -> TwoDisks:
-        """The broker of the cluster that the test starts with a mistake."""
+        """The broker of the cluster on which the test makes the mistake."""
         return self.brokers[1]
 
     def kill(self) -> None:
@@ -493,7 +493,7 @@ def test_s73_one_broker_of_three_starts_with_a_lost_directory(three: Three, how:
 
 
 def test_s73_e42_one_broker_of_three_starts_with_older_directories(three: Three) -> None:
-    """All brokers go down, and the one with the older state starts first."""
+    """All brokers go down, and the broker with the older state starts first."""
     three.kill()
     older = three.first.save("older")
     three.is_right()
@@ -523,7 +523,7 @@ def test_s70_two_brokers_of_three_start_with_exchanged_directories(three: Three)
 
 
 def test_one_broker_of_three_is_started_twice(three: Three) -> None:
-    """The second start uses the same directory, and then the same broker id."""
+    """A second broker process starts with the same directory, and then with the same broker id."""
     settings = {**three.first.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0,PEER://127.0.0.1:0"}
     second = BrokerProcess(three.first.directory / "second", settings)
     second.data = three.first.b

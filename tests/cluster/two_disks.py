@@ -23,7 +23,9 @@ TOPIC: Final = "ledger"
 PARTITIONS: Final = 4
 """The number of partitions, enough that each data directory has some of them."""
 OLD_MS: Final = 1_600_000_000_000
-"""The timestamp of all records in ms; with default settings each record would be deleted immediately."""
+"""The timestamp of all records in ms; it is so old that default retention settings would delete each record
+immediately.
+"""
 SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
@@ -67,7 +69,8 @@ class TwoDisks:
 
     @contextmanager
     def replaced(self, directory: Path, by: Path | None) -> Iterator[None]:
-        """Replace `directory` temporarily: by a copy of `by`, or by an empty directory if `by` is None."""
+        """Replace `directory` until the end of the block: by a copy of `by`, or by an empty directory if `by` is None.
+        """
         aside = directory.with_name(f"{directory.name}.aside")
         directory.rename(aside)
         try:
@@ -94,7 +97,9 @@ def swap(first: Path, second: Path) -> None:
 
 
 def accepted_by(refusal: str) -> str:
-    """Return the value of `start.accept` that the message names; if it names several values, all of them."""
+    """Return the value of `start.accept` that the message names; if the message names several values, return all of
+    them.
+    """
     return re.findall(r"start\.accept=([a-z0-9:,-]+)", refusal)[-1]
 
 

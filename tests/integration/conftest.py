@@ -1,11 +1,11 @@
 """Fixtures for the tests that need a live broker process.
 
-`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another running broker, such as Apache Kafka,
-because these tests check Kafka's behaviour, not oncelog's.
+`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another running broker, such as Apache Kafka;
+that is possible because these tests check behaviour that Kafka defines.
 
 `ONCELOG_TEST_BROKERS=3` runs these tests against three brokers that keep three replicas of each partition.
 
-`ONCELOG_TEST_METADATA=zookeeper` makes all brokers keep their metadata in ZooKeeper, with the same behaviour.
+`ONCELOG_TEST_METADATA=zookeeper` makes all brokers keep their metadata in ZooKeeper; their behaviour must be the same.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
 
 @pytest.fixture
 def in_a_file() -> None:
-    """A fixture for tests of the file in which a single broker keeps its metadata: their brokers never
-    use ZooKeeper.
+    """A fixture for tests of the file in which a single broker keeps its metadata: in these tests, brokers never use
+    ZooKeeper.
     """
     if IN_ZOOKEEPER:
         pytest.skip("in this run no broker keeps its metadata in a file")
@@ -129,8 +129,8 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
 
 @pytest.fixture
 def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
-    """A data directory in memory, if possible, because a test that measures waits would otherwise also measure what
-    other tests do to the disk.
+    """A data directory in memory, if possible, because a test that measures waiting times would otherwise also measure
+    how busy other tests keep the disk.
     """
     try:
         has_room = shutil.disk_usage(MEMORY_DISK).free >= MEMORY_DISK_ROOM
@@ -145,8 +145,8 @@ def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Yield `sabotage(code)`: brokers that this test starts afterwards run `code` before anything else;
-    "" ends this.
+    """Yield the function `sabotage(code)`: brokers that this test starts after the call run `code` before anything
+    else; the code "" ends this.
     """
 
     def set_code(code: str) -> None:
@@ -178,11 +178,11 @@ Partition.append = append_where_enough_are_in_sync
 
 @pytest.fixture
 def too_few_in_sync(tmp_path: Path, sabotage: Callable[[str], None]) -> Callable[[str, bool], None]:
-    """Yield `too_few_in_sync(topic, True)`, which makes brokers behave as if the topic had too few in-sync replicas,
-    until it is called with False.
+    """Yield the function `too_few_in_sync(topic, True)`, after which brokers behave as if the topic had too few in-sync
+    replicas, until it is called with False.
 
-    `too_few_in_sync` affects the brokers that this test starts. A single broker itself never has too few in-sync
-    replicas, since it requires no more replicas than exist.
+    `too_few_in_sync` affects the brokers that this test starts. A single broker by itself never has too few in-sync
+    replicas, because it requires no more replicas than exist.
     """
     directory = tmp_path / "too-few-in-sync"
     directory.mkdir()

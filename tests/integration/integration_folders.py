@@ -1,4 +1,4 @@
-"""Importing this module makes the modules of clients/, programs/ and cases/ importable by their own names.
+"""Importing this module lets other code import the modules of clients/, programs/ and cases/ by their own names.
 
 Every program with tests/integration on its path imports this module first: a conftest.py, or the package of a long
 program.

@@ -1,10 +1,10 @@
-"""The kill matrix of the cluster: three brokers, three replicas of each partition, and at each step of a transaction a
-kill of the process with each role (leader, follower, coordinator, client).
+"""The kill matrix of the cluster: three brokers with three replicas of each partition. At each step of a transaction,
+the process with each role (leader, follower, coordinator, client) is killed.
 
-- `cells` lists the steps, and which processes are killed there.
-- `stage` has the cluster, whose processes stop at their fail points and ask the test how to continue.
-- `run` plays a producer and its transactions, and checks the result.
-- `job` is a process that plays many cells, and `pool` runs several jobs.
+- `cells` lists the steps, and which processes are killed at each step.
+- `stage` has the cluster, whose processes stop at their fail points and wait until the test tells them how to continue.
+- `run` runs a producer and its transactions, and checks the result.
+- `job` is a process that runs many cells, and `pool` runs several jobs.
 - `table` writes the results as a page.
 """
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from oncelog.fail_points.point import FAIL_POINTS, FailPoint
 
 CLIENT = 0
-"""Stands for the client process in place of a broker id."""
+"""Stands for the client process where other victims are broker ids."""
 
 
 class Victims(StrEnum):
@@ -19,8 +19,8 @@ class Victims(StrEnum):
     LEADER = "leader killed"
     BOTH = "both killed"
     ALONE = "killed alone"
-    """The leader that executes the step is killed alone: this leader first continues for a while without its followers,
-    and then dies with records that the followers do not have.
+    """The leader that executes the step is killed without other victims: it first continues for a while without its
+    followers, and then dies with records that the followers do not have.
     """
 
 
@@ -62,7 +62,9 @@ LIBRARIES: Mapping[str, Sequence[FailPoint]] = {
 
 
 class Cell(NamedTuple):
-    """One cell: `victims` are killed when the first of them reaches the point in the second of three transactions."""
+    """One cell: `victims` are killed when the first of them reaches the point; this happens in the second of three
+    transactions.
+    """
 
     library: str
     when: str
@@ -70,18 +72,18 @@ class Cell(NamedTuple):
     point: FailPoint
     victims: Victims
     aborts: bool = False
-    """Whether the second transaction aborts."""
+    """Whether the second transaction is aborted instead of committed."""
 
     def __str__(self) -> str:
         return f"{self.library} {'aborts' if self.aborts else 'commits'}, {self.victims} {self.when} {self.point}"
 
 
 class Cast(NamedTuple):
-    """The role of each broker in a run."""
+    """The brokers' roles in a run: the id of the broker with each role."""
 
     coordinator: int
     leader: int
-    """The broker that leads a partition of the transaction and is not its coordinator."""
+    """A broker that leads a partition of the transaction and is not the transaction's coordinator."""
     group: int
     """The coordinator of the group whose offsets are in the transaction."""
 
@@ -97,7 +99,7 @@ class Cast(NamedTuple):
                 return self.asked(cell, ())
 
     def asked(self, cell: Cell, brokers: Collection[int]) -> Collection[int]:
-        """Return the processes that execute the step: those among the victims, if a victim executes it."""
+        """Return the processes that can execute the step; if victims are among them, only these victims."""
         match ROLES[cell.point]:
             case Role.CLIENT:
                 return {CLIENT}
@@ -112,8 +114,8 @@ class Cast(NamedTuple):
 
 
 def _is_possible(cell: Cell) -> bool:
-    """Return whether the cell is possible: only a leader can die alone, and the coordinator of a librdkafka group must
-    stay alive (see `run`).
+    """Return whether the cell is possible: only a leader can be killed without other victims, and the coordinator of a
+    librdkafka group must stay alive (see `run`).
     """
     role = ROLES[cell.point]
     if cell.victims is not Victims.ALONE:

@@ -23,7 +23,7 @@ CELLS_OF_A_CLUSTER = 25
 little slower.
 """
 CELL_SECONDS = 300.0
-"""Limit in seconds for a cell, far more than one takes with all restarts."""
+"""Limit in seconds for one cell, far more than a cell takes with all restarts."""
 
 
 class Job:
@@ -55,7 +55,7 @@ class Job:
             if select.select([self._process.stdout], [], [], CELL_SECONDS)[0]:
                 line = self._process.stdout.readline()
         except OSError:
-            pass  # the end of its output: the process has died
+            pass  # empty output means that the process has died
         if not line:
             self.left = 0
             return Outcome([f"not at its end within {CELL_SECONDS:.0f} s, or the run died"], 0, 0, CELL_SECONDS)
@@ -79,9 +79,8 @@ def run_all(
     jobs: int,
     told: Callable[[Cell, Outcome], None],
 ) -> Mapping[Cell, Outcome]:
-    """Run all cells of the matrix in several processes, and call `told` with the result of each cell. The directory of
-    a job is kept if one of its cells has
-    failed.
+    """Run all cells of the matrix in several processes, and call the function `told` with the result of each cell. The
+    directory of a job is kept if one of its cells has failed.
     """
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     for cell in cells:
@@ -102,7 +101,7 @@ def run_all(
                     break
                 outcomes[cell] = outcome = job.run(cell)
                 told(cell, outcome)
-                # A clinging client stays in its process for ever, so that process is replaced.
+                # A client that clings to a coordinator never ends its call, so the process of this client is replaced.
                 if outcome.problems or outcome.clung or not job.left:
                     job.end()
                     job = None
@@ -114,7 +113,7 @@ def run_all(
         try:
             for done in [pool.submit(work, number) for number in range(jobs)]:
                 done.result()
-        except BaseException:  # this process must end, after the running jobs have finished their present cell
+        except BaseException:  # this process shall end, after each running job has finished its present cell
             _empty(waiting)
             raise
     return {cell: outcomes[cell] for cell in cells}

@@ -29,14 +29,14 @@ from oncelog_testing.history.recorder import History
 
 TRANSACTIONS = 3
 TRIES = 3
-"""The maximum number of attempts to run one cell. On a slow machine a broker may wait longer than its session, so that
-the transaction ends
-before the point; then no process was killed, and the run is repeated.
+"""The maximum number of attempts to run one cell. On a slow machine a broker may wait for longer than its session
+lasts, so that the transaction ends before the broker reaches the point. In that case no process was killed, and the run
+is repeated.
 """
 STRUCK = 1
 STRUCK_SECONDS = 30.0
-"""Seconds within which a process must reach the cell's fail point after the client has learned the end of the
-transaction.
+"""A process must reach the cell's fail point within this number of seconds after the client has learned that the
+transaction has ended.
 """
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """librdkafka 2.16 waits for ever for a group's coordinator that it knew, if that broker has died and left the metadata
@@ -44,8 +44,8 @@ CLINGS_TO_COORDINATORS = {"librdkafka"}
 broker loses its role.
 """
 OPEN = ("Ongoing", "CompleteAbort")
-"""States of a transaction whose end the client has not requested: the second state occurs when the transaction's
-timeout has ended the transaction.
+"""States of a transaction whose end the client has not requested; the second state occurs if the timeout has ended the
+transaction.
 """
 
 
@@ -57,15 +57,15 @@ class Outcome(NamedTuple):
     aborted: int
     seconds: float
     clung: bool = False
-    """Whether librdkafka waited for ever for a broker handle that the library had given up itself, so that another
-    instance of the client continued.
+    """Whether librdkafka waited for ever for a broker handle that it had abandoned itself, so that another instance of
+    the client had to continue.
     """
 
 
 @contextmanager
 def transactions_of(library: str) -> Iterator[str]:
-    """Yield the library's name among PRODUCERS; within the block, oncelog-v1 treats brokers as if they had no
-    transactions V2.
+    """Yield the library's name, one of PRODUCERS; within the block, oncelog-v1 treats brokers as if they did not
+    support transactions V2.
     """
     if library == "oncelog-v1":
         with before_transactions_v2():
@@ -111,8 +111,8 @@ class Run:
         self._look()
 
     def _until_it_clings_alone(self, number: int) -> None:
-        """Wait until every broker has returned and serves requests, so that only the client, which has not requested
-        the end of the transaction, can be the cause of the stall.
+        """Wait until every broker has returned and serves requests, so that only the missing request of the client to
+        end the transaction can cause the stall.
         """
         self.clung = True
         if number == STRUCK:
@@ -126,8 +126,8 @@ class Run:
         self.cluster.until(lambda: self._state() in OPEN, f"the transaction is one of {OPEN}")
 
     def _taken_over(self, clings: RecordingProducer, instance: Callable[[str], RecordingProducer]) -> RecordingProducer:
-        """Start another instance with the transactional id, which aborts the open transaction: none of that
-        transaction's records may be visible.
+        """Start another instance with the same transactional id, which aborts the open transaction: none of the aborted
+        records may be visible.
         """
         left = clings.transaction
         assert left is not None

@@ -1,4 +1,6 @@
-"""A cluster whose processes ask at their fail points; the victims are killed when the chosen process asks."""
+"""A cluster whose processes wait at their fail points for the test; the victims are killed when the chosen process
+reaches its fail point.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,8 @@ class NotReached(AssertionError):
 
 
 class Armed(NamedTuple):
-    """A prepared kill: when the first of the processes `asked` reaches this fail point, the processes `victims` are
-    killed. With `come_back` the
-    victims are restarted immediately.
+    """A prepared kill: when the first of the processes `asked` reaches this fail point, all processes in `victims` are
+    killed. With `come_back` the victims are restarted immediately.
     """
 
     hit: Hit
@@ -44,7 +45,9 @@ class Armed(NamedTuple):
     victims: Collection[int]
     come_back: bool
     is_alone: bool = False
-    """The victims first continue for `ALONE_SECONDS` while no other process gets new data from them, and then die."""
+    """The victims first continue for `ALONE_SECONDS`, while no other process gets new data from them, and are killed
+    after that.
+    """
 
 
 def _from_others(brokers: Collection[int]) -> list[Way]:
@@ -90,7 +93,7 @@ class Stage:
             self.cluster.advertise_to_peers(self._network.ports)
             stack.enter_context(self.cluster)
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
-                # find coordinators, so that the internal topics of transactions and groups exist
+                # find coordinators, because that creates the internal topics of transactions and groups
                 self.cluster.coordinator("anybody", kind)
             self._stack = stack.pop_all()
         return self

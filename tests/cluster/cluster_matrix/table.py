@@ -15,8 +15,8 @@ TITLES = {
 
 
 def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """Yield the lines of the page: a table for each library, and for each end of the transaction in which the kill
-    occurs.
+    """Yield the lines of the page: one table for each library and for each outcome (commit, abort) of the transaction
+    in which the kill occurs.
     """
     seconds = sorted(outcome.seconds for outcome in outcomes.values())
     middle, longest = (seconds[len(seconds) // 2], seconds[-1]) if seconds else (0.0, 0.0)

@@ -18,7 +18,7 @@ Struck = AbstractContextManager[None]
 
 
 class Done(NamedTuple):
-    """The times at which a fault really began and ended, which differ from the plan if a process starts slowly, or if
+    """The times at which a fault really began and ended. They differ from the plan if a process starts slowly, or if
     two faults need the same broker.
     """
 
@@ -43,8 +43,8 @@ def paused(stage: Stage, strike: Strike) -> Iterator[None]:
 
 
 def held(*pairs: tuple[int, int]) -> Callable[[Stage, Strike], Struck]:
-    """Return a fault that delays requests and responses in one direction between victims, which are given by their
-    positions in the fault's list of victims.
+    """Return a fault that delays requests and responses in one direction between victims; `pairs` has two victims for
+    each direction, by their positions in the list of victims of the fault.
     """
 
     def hold(stage: Stage, strike: Strike) -> Struck:
@@ -121,7 +121,9 @@ def clock_jumped(stage: Stage, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def rolled(stage: Stage, strike: Strike) -> Iterator[None]:
-    """Stop each broker in an orderly way and start it again; each must be in sync before the next broker is stopped."""
+    """Stop each broker in an orderly way and start it again; each broker must be in sync before the next broker is
+    stopped.
+    """
     cluster = stage.cluster
     for node_id in strike.victims:
         code = cluster.brokers[node_id].stop()
@@ -156,8 +158,8 @@ OF_THE_NETWORK = {Fault.ONE_WAY, Fault.TWO_WAYS, Fault.CUT_OFF}
 
 
 class Resources:
-    """The parts of the cluster, each of which only one fault may affect at a time: each broker, the network between the
-    brokers, the ensemble.
+    """The parts of the cluster: each broker, the network between the brokers, and the ensemble. Only one fault at a
+    time may affect a part.
     """
 
     def __init__(self) -> None:
@@ -183,7 +185,8 @@ class Resources:
 def strike_and_heal(
     stage: Stage, strike: Strike, resources: Resources, is_over: threading.Event, now: Callable[[], float]
 ) -> Done:
-    """Cause a fault, and return when the fault has ended; end the fault early if the run `is_over`."""
+    """Cause a fault, and return when the fault has ended; end the fault early if `is_over` says that the run is over.
+    """
     with resources.taken(strike):
         began = now()
         with FAULTS[strike.fault](stage, strike):

@@ -30,9 +30,9 @@ def what_files_say(directory: Path, history: History) -> list[str]:
 
 
 def note_files(history: History, directory: Path, places: Iterable[Place]) -> None:
-    """Record the contents of the files in place of readers' records and brokers' responses. If the replicas end at
-    different offsets, the one that would be elected counts; below their checkpointed high watermarks the replicas must
-    be equal.
+    """Record the contents of the files in place of readers' records and brokers' responses, because no broker runs. If
+    the replicas end at different offsets, the replica that would be elected counts; all replicas must be equal below
+    their checkpointed high watermarks.
     """
     high_watermarks = {
         node_id: read_offset_checkpoint(RealDisk(), str(directory / f"broker{node_id}" / HIGH_WATERMARK_CHECKPOINT))

@@ -49,7 +49,9 @@ class LibrdkafkaPipeline(Pipeline):
 
 
 class Clients:
-    """A producer and a consumer, which may be abandoned in the middle of a transaction, so that others take over."""
+    """A producer and a consumer, which may be abandoned in the middle of a transaction, so that other clients take
+    over.
+    """
 
     def __init__(self, pipeline: LibrdkafkaPipeline) -> None:
         self.notes = pipeline.notes
@@ -98,7 +100,7 @@ class Clients:
                 self._transact()
 
     def must_have_been_fenced(self) -> None:
-        """Assert that the producer was fenced from the open transaction which it left and never began to commit."""
+        """Assert that the producer was fenced: it left an open transaction, and never began to commit it."""
         if self._open is None or not self._is_left:
             return
         try:
@@ -114,7 +116,7 @@ class Clients:
         self._batch.clear()
 
     def _poll(self) -> None:
-        """Poll one record at a time, because a rebalance in between must be noticed."""
+        """Poll one record at a time, because a rebalance between two records must be noticed."""
         self._batch.clear()
         deadline = time.monotonic() + POLL_SECONDS
         while len(self._batch) < RECORDS_PER_TRANSACTION:

@@ -21,7 +21,9 @@ from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 CALL_SECONDS = 2.0
-"""Limit in seconds for a request; a broker that does not respond is asked again the next time."""
+"""Limit in seconds for a request; if a broker does not respond in this time, the next request is sent at the next
+observation.
+"""
 
 
 class Observer(ABC):
@@ -53,7 +55,7 @@ class Observer(ABC):
 
 
 class LeaderObserver(Observer):
-    """Observes one broker: whether this broker leads the partition, and which leader it names in metadata."""
+    """Observes one broker: whether it leads the partition, and which leader its metadata names."""
 
     def __init__(self, cluster: ReplicatedCluster, node_id: int, places: list[Place], history: History) -> None:
         super().__init__(f"observer of the leaders by broker {node_id}", 0.3)
@@ -87,7 +89,7 @@ class LeaderObserver(Observer):
 
 
 def _latest(places: list[Place]) -> ListOffsetsRequest:
-    """Return a request to which only a leader responds, with the epoch in which it leads."""
+    """Return a request to which only a leader responds, and whose response contains the epoch in which it leads."""
     asked = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         replica_id=-1,
@@ -118,7 +120,8 @@ class OffsetObserver(Observer):
                 pass
 
     def committed(self, group: str) -> dict[Place, int]:
-        """Return the committed offsets of the partitions whose coordinator responds now. Raises OSError."""
+        """Return the committed offsets of those partitions whose coordinator responds at this moment. Raises OSError.
+        """
         request = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
         found = {}
         with self._cluster.client(self._cluster.up[0], CALL_SECONDS) as client:

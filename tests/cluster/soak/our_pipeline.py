@@ -15,7 +15,7 @@ from oncelog_testing.history.events import End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Notes, Pipeline
 
 ABDICATION_SECONDS = 15.0
-"""Seconds within which a pair of clients that was taken over must notice that, if it had any work."""
+"""A pair of clients that was taken over must notice that within this number of seconds, if it had any work."""
 LOOK_SECONDS = 0.1
 
 
@@ -105,8 +105,8 @@ class OurPipeline(Pipeline):
             await asyncio.wait([running], timeout=LOOK_SECONDS)
 
     async def _end(self, running: asyncio.Task[None], *, is_taken_over: bool = False) -> None:
-        """Stop a pair of clients, whatever it is doing. With `is_taken_over` the pair may have noticed that another
-        pair has taken over.
+        """Stop a pair of clients, whatever it is doing. With `is_taken_over` the pair may already have noticed that
+        another pair has taken over.
         """
         running.cancel()
         await asyncio.wait([running])
@@ -161,9 +161,8 @@ class OurPipeline(Pipeline):
         return producer, consumer
 
     async def _started(self, producer: oncelog.Producer, consumer: oncelog.Consumer) -> bool:
-        """Start producer and consumer, and return whether both have started: a client that starts while no broker is
-        reachable gets
-        an error immediately.
+        """Start producer and consumer, and return whether both have started; the start fails immediately if no broker
+        is reachable.
         """
         try:
             await producer.start()

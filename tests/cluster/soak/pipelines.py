@@ -1,8 +1,8 @@
 """The shared part of the consume-process-produce pipelines of both libraries.
 
 A pipeline is one of several members of a group that copy a topic, each in its own transactions. A pipeline may end at
-any moment: either it stops in the middle of a transaction, or another pipeline with its transactional id takes over.
-The output of the next pair of clients shows whether this was handled: each line must be copied once.
+any moment: either it stops in the middle of a transaction, or another pipeline with the same transactional id takes
+over. The output of the next pair of clients shows whether the end was handled correctly: each line must be copied once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 SESSION_MS = 6_000
 RECORDS_PER_TRANSACTION = 20
 ABORTS = 0.05
-"""The share of transactions that are aborted for no reason."""
+"""The share of transactions that a pipeline aborts on purpose."""
 LIVES_SECONDS = (10.0, 40.0)
 """The range of seconds for which a pair of clients lives."""
 
@@ -36,7 +36,7 @@ class Job(NamedTuple):
 
 
 class GivenUp(Exception):
-    """Raised to abort a transaction for no reason."""
+    """Raised to abort a transaction on purpose."""
 
 
 class Notes:
@@ -65,7 +65,7 @@ class Notes:
         return self.history.transaction(self.name)
 
     def commit_offsets(self, offsets: Mapping[Place, int], transaction: Transaction) -> None:
-        """Record the offsets, which count as committed if the transaction commits."""
+        """Record the offsets that the transaction commits; they count as committed if the transaction commits."""
         for place, offset in offsets.items():
             commit = self.history.commit(self.job.group, place, offset, transaction)
             self.history.commit_answered(commit)

@@ -37,11 +37,12 @@ class Fault(Enum):
 
 class Strike(NamedTuple):
     at: float
-    """Time at which the fault begins, in seconds from the first moment at which all clients were working."""
+    """Time at which the fault begins, in seconds after the moment at which all clients were working for the first time.
+    """
     fault: Fault
     victims: tuple[int, ...]
-    """The struck brokers, in the order in which the fault uses them; for `ZOOKEEPER_...` faults the struck ZooKeeper
-    servers.
+    """The brokers that the fault strikes, in the order in which the fault uses them; for `ZOOKEEPER_...` faults,
+    ZooKeeper servers instead.
     """
     seconds: float
     """How many seconds the fault lasts."""
@@ -66,8 +67,8 @@ def _some(fault: Fault, count: int, shortest: float, longest: float) -> Making:
 
 
 def _clock(rng: random.Random, at: float) -> Strike:
-    """Return a clock jump: at most as far ahead as records may be behind the broker, and at most as far back as records
-    may be ahead of the broker.
+    """Return by how many seconds a clock jumps: forward at most by the age that brokers accept for a record's
+    timestamp, and back at most by how far they accept it in the future.
     """
     amount = rng.choice((-2800.0, -60.0, 60.0, 3600.0, 7200.0))
     return Strike(at, Fault.CLOCK_JUMP, (rng.choice(BROKERS),), rng.uniform(2.0, 6.0), amount)
@@ -95,7 +96,7 @@ MAKINGS: Mapping[Fault, Making] = {
 
 
 def plan(seed: int, seconds: float, faults: Sequence[Fault] = tuple(Fault)) -> list[Strike]:
-    """Return a plan in which each of `faults` occurs once before any of them occurs again."""
+    """Return a plan in which each fault of `faults` occurs once before any fault occurs again."""
     return list(_strikes(random.Random(seed), seconds, faults))
 
 

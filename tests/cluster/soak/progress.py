@@ -23,14 +23,16 @@ class Stall(NamedTuple):
 class Progress:
     def __init__(self) -> None:
         self.events: list[tuple[float, str]] = []
-        """The events of each client other than waiting, such as an aborted transaction, each with its time."""
+        """For each client, its events other than waiting (such as an aborted transaction) with their times."""
         self._started = time.monotonic()
         self._last: dict[str, float] = {}
         self._oldest: dict[str, float] = {}
         self.stalls: list[Stall] = []
         self.count: Counter[str] = Counter()
         self.mishaps: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Client -> its mishaps other than waiting: an abort, or a new client in place of one that gave up."""
+        """Client -> its mishaps other than waiting: an aborted transaction, or a new client in place of a client that
+        gave up.
+        """
 
     @property
     def now(self) -> float:
@@ -38,7 +40,8 @@ class Progress:
         return time.monotonic() - self._started
 
     def note(self, client: str) -> None:
-        """Record progress of a client: a record acknowledged, a transaction committed, or something read."""
+        """Record that the client made progress: a record was acknowledged, a transaction committed, or something read.
+        """
         now = self.now
         last = self._last.get(client, now)
         if now - last > WORTH_NOTING_SECONDS:
@@ -59,7 +62,8 @@ class Progress:
         self.events.append((self.now, f"{client}: {what}"))
 
     def waiting(self, longer_than: float) -> dict[str, float]:
-        """Return for each client that has waited longer than `longer_than` how many seconds it has waited."""
+        """Return, for each client that has waited for more than `longer_than` seconds, how many seconds it has waited.
+        """
         now = self.now
         return {client: now - last for client, last in list(self._last.items()) if now - last > longer_than}
 

@@ -18,8 +18,8 @@ from soak.progress import Progress
 
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 75.0
-"""Seconds without progress after which a reader is replaced: longer than three killed brokers need to serve again, and
-half of the time after which a client counts as stuck.
+"""A reader without progress is replaced after this many seconds: longer than three killed brokers need to serve again,
+and half of the time after which a client counts as stuck.
 """
 
 
@@ -94,8 +94,8 @@ class OurReader(Reader):
 
 class LibrdkafkaReader(Reader):
     """librdkafka 2.16 drops a broker that is missing in the metadata for a moment, and occasionally never reads from
-    that broker again. In that case a new consumer replaces the old one, as an operator would do; a new consumer without
-    progress counts as stuck.
+    that broker again. In that case a new consumer replaces the old one, as an operator would do; if the new consumer
+    makes no progress either, the client counts as stuck.
     """
 
     def read(self) -> None:

@@ -31,8 +31,8 @@ def kind_of(client: str) -> str:
 
 
 def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
-    """Return the fault that caused the stall: the first one that struck during it, or else the last one before it.
-    Returns None if no fault struck before the end of the stall.
+    """Return the fault that caused the stall: the first fault that struck during the stall, or else the last fault
+    before it. Returns None if no fault struck before the end of the stall.
     """
     within = [each for each in done if stall.began <= each.began <= stall.ended]
     before = [each for each in done if each.began < stall.began]
@@ -50,7 +50,7 @@ def row_of(done: Done, all_done: Sequence[Done]) -> str:
 
 
 def longest_stalls(result: Result) -> dict[str, dict[str, float]]:
-    """Return the longest stall in seconds, by row of the table and kind of client."""
+    """Return the longest stall in seconds, for each row of the table and each kind of client."""
     longest: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for stall in result.progress.stalls:
         found = cause(stall, result.done)
@@ -90,8 +90,8 @@ def run_table(results: Sequence[Result]) -> Iterator[str]:
 
 
 def use_table(results: Sequence[Result]) -> Iterator[str]:
-    """Yield the lines of a table with the first and the last reading of each process, and the maximum in between, over
-    all its restarts.
+    """Yield the lines of a table with the measurements of each process: the first, the last, and the maximum over all
+    its restarts.
     """
     yield "| seed | process | descriptors first / most / last | resident memory first / most / last, MB |"
     yield "|---:|---|---:|---:|"
@@ -110,7 +110,7 @@ def _first_most_last(numbers: Sequence[int]) -> str:
 
 
 def mishap_lines(results: Sequence[Result]) -> Iterator[str]:
-    """Yield lines about aborted transactions and replaced clients."""
+    """Yield lines that say how many transactions were aborted and how many clients were replaced."""
     total: Counter[str] = Counter()
     for result in results:
         for client, mishaps in result.progress.mishaps.items():

@@ -38,19 +38,19 @@ PIPELINES = {"oncelog": OurPipeline, "librdkafka": LibrdkafkaPipeline}
 READERS = {"oncelog": OurReader, "librdkafka": LibrdkafkaReader}
 WRITER_SETTINGS: Mapping[str, dict[str, Any]] = {
     "oncelog": {},
-    # If a request fails and the next request arrives nevertheless, librdkafka 2.16 begins a new epoch for all
-    # partitions, and sends batches again that other partitions already have without its knowledge. No broker can
-    # recognise the sequences of these batches.
+    # If a request fails although the broker receives the next request, librdkafka 2.16 begins a new epoch for all
+    # partitions, and sends batches again that other partitions already have without the library's knowledge. No broker
+    # can
+    # recognise these batches as duplicates by their sequences.
     "librdkafka": {"max_in_flight": 1},
 }
 MEMBERS = "readers"
 STUCK_SECONDS = 150.0
-"""Seconds without progress after which a client is stuck, whatever the faults."""
+"""A client that makes no progress for this many seconds counts as stuck, whatever the faults."""
 SETTLE_SECONDS = 90.0
 LOOK_SECONDS = 0.1
 PROMPT_SECONDS = 4.0
-"""Seconds within which a fault is healed on a machine that is not too busy: a broker takes some 1.5 s until it
-serves.
+"""Seconds until a fault is healed, on a machine that is not too busy: a broker takes some 1.5 s until it serves.
 """
 SHOWN = 40
 
@@ -58,7 +58,7 @@ SHOWN = 40
 class Settings(NamedTuple):
     seed: int
     seconds: float
-    """How many seconds faults are injected."""
+    """For how many seconds faults are injected."""
     faults: tuple[Fault, ...] = tuple(Fault)
     lines_per_second: float = 10.0
     """Number of lines (records) per second that each writer sends."""
@@ -142,7 +142,7 @@ class Run:
                 pipeline(Notes(f"copier-{library}-{number}", job, history, progress, seed))
                 for number in range(self.settings.pipelines)
             ]
-        # Each library reads the output of the other library's pipelines, and all the lines.
+        # Each library reads all the lines, and the output of the other library's pipelines.
         for library, reader in READERS.items():
             other = next(each for each in PIPELINES if each != library)
             copies = [Place(f"copies-{other}", index) for index in range(PARTITIONS)]
@@ -218,8 +218,7 @@ class Run:
 
     def _strike(self, strikes: Sequence[Strike]) -> None:
         """Cause the faults at the planned times. The plan's clock pauses while no broker serves because processes start
-        slowly,
-        since another fault would then test nothing.
+        slowly, because another fault at that time would test nothing.
         """
         resources, under_way, left = Resources(), dict[Future[Done], float](), list(strikes)
         planned, last = 0.0, self.progress.now

@@ -19,13 +19,14 @@ LIVES_SECONDS = (25.0, 60.0)
 STARTS_SECONDS = 5.0
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 30.0
-"""Seconds after which new consumers read the copies and counts, because a librdkafka consumer may stop reading
-permanently (`readers`).
+"""New consumers replace the readers of the copies and counts after this many seconds, because a librdkafka consumer may
+stop reading permanently (`readers`).
 """
 
 
 class Streams:
-    """Two instances of the applications, a writer of their input, and a reader of their copies and counts."""
+    """Two instances of the applications, a writer of the applications' input, and a reader of their copies and counts.
+    """
 
     name = "streams"
 
@@ -76,7 +77,7 @@ class Streams:
         self._are_whole.set()
         self._writer.give_up()
         if self._killing.is_alive():
-            # the thread may be about to start an instance, which must then be stopped, too
+            # the thread may be about to start an instance, and that instance must be stopped, too
             self._killing.join(JOIN_SECONDS)
         self._end_reading()
         for instance in self._instances:

@@ -1,4 +1,4 @@
-"""Idempotent producers that write numbered lines, each at its own rate."""
+"""Idempotent producers that write numbered lines; each producer has its own rate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PATIENCE_SECONDS = 80.0
 
 
 class LineWriter:
-    """Sends records to all given partitions in turn, in a separate thread. A context manager that starts the thread,
-    and ends it with all records flushed.
+    """Sends records to all given partitions in rotation, in a separate thread. A context manager that starts the
+    thread, and ends it with all records flushed.
     """
 
     def __init__(self, producer: RecordingProducer, places: list[Place], per_second: float, progress: Progress) -> None:

@@ -1,5 +1,5 @@
-"""Has a test case for each row of the table of authorizations: a request, at every served version, and the required
-response to a client without the right.
+"""Defines a test case for each row of the table of authorizations: a request, in every served version, and the response
+that a client without the right must get.
 
 A request is created from its declaration: each array gets one element, and each field that names a resource gets the
 name from `Names`. A case lists the values in which its request differs, and the expected response.
@@ -29,7 +29,7 @@ TRANSACTIONAL_BATCH = bytes(
 )
 ALLOWED_GROUP = "allowed-group"
 ALLOWED_TRANSACTION = "allowed-txn"
-"""A transactional id, or a group, on which the sender has all rights, so that the broker goes on to the next
+"""A transactional id, or a group, on which the sender has all rights, so that the broker continues with the next
 authorization check of the request.
 """
 
@@ -57,7 +57,7 @@ Expectation = Callable[[Answer], object]
 @dataclass(frozen=True)
 class Case:
     """A test case for one rule. With `is_like_absent`, a client without the right gets the same response as for a
-    missing resource; `extra` maps the names of request fields to values that differ from the generated ones.
+    missing resource. `extra` maps the names of request fields to values that differ from the generated ones.
     """
 
     rule: Rule
@@ -428,8 +428,8 @@ CASES = (
         extra={"topics": [], "response_partition_limit": 100, "cursor": None},
     ),
 )
-"""One case for each rule that can refuse a request. If either of two rules may allow a request, the other rule refuses
-it in these cases.
+"""One case for each rule that can refuse a request. If either of two rules may allow a request, the request of such a
+case is also refused by the other rule.
 """
 
 ASKED_FOR_BY_OTHERS = {
@@ -442,6 +442,6 @@ ASKED_FOR_BY_OTHERS = {
     rules.ADD_PARTITIONS_FOR_OTHERS: rules.ADD_PARTITIONS,
     rules.WRITE_MARKERS_AS_ADMIN: rules.WRITE_MARKERS,
 }
-"""Maps an authorization rule without its own case to the rule that the broker checks next if the first rule does not
-allow the request.
+"""Maps an authorization rule that has no case of its own to the rule that the broker checks next if the first rule does
+not allow the request.
 """

@@ -21,7 +21,7 @@ FALSE_SIZES = (-1, -(2**31), 0, 4, 7, 2**31 - 1, 104_857_601, 104_857_600, 50_00
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A mutated frame. With `is_whole` the frame has the size that it declares, so the broker responds or closes the
-    connection without waiting for more bytes.
+    connection, and never waits for more bytes.
     """
 
     data: bytes

@@ -1,8 +1,9 @@
-"""Creates well-formed requests of every API and version from the declarations: plausible requests, in large numbers,
-from a seed.
+"""Creates well-formed requests of every API and version from the declarations; a seed determines many plausible
+requests.
 
-The value of a field is chosen by the field's name, so that requests reach far into the handlers. Topics exist or do
-not, partitions are near the existing ones, and batches are valid, empty, in old formats or from an idempotent producer.
+The name of a field determines its value, so that requests get far in the handlers before they are refused. Some topics
+exist and some do not, partition numbers are near the existing ones, and batches are valid, empty, in old formats or
+from an idempotent producer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ADMIN_KEYS = (
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 )
-"""APIs that change topics; they are a small share of the corpus, and their requests only validate if possible."""
+"""APIs that change topics; few requests of the corpus use them, and those requests set validate_only where possible."""
 
 CONFIGS = (("retention.ms", "60000"), ("cleanup.policy", "compact"), ("segment.bytes", "x"), ("no.such.key", None))
 

@@ -43,7 +43,7 @@ def test_a_waiting_consumer_gets_later_records(client: Aiokafka, topic: str) -> 
             consumer.assign([source])
             consumer.seek(source, 0)
             waiting = asyncio.ensure_future(consumer.getone())
-            # The consumer knows the high watermark after the response to its first fetch, which finds nothing.
+            # The consumer knows the high watermark after its first fetch, even if the response contains no record.
             while consumer.highwater(source) is None:  # noqa: ASYNC110 - the consumer has no event for it
                 await asyncio.sleep(0.01)
             assert not waiting.done()

@@ -34,7 +34,8 @@ def test_alerts_fire_for_a_hanging_and_a_prepared_transaction_and_a_dead_broker(
         healthy = metrics_of(broker).text
         assert firing({"a": [healthy]}, [], scrapes, apart_from=OF_THE_MACHINE) == ""
 
-        # The records of raw producers have timestamps in 2023, so this transaction appears to have been open for years.
+        # The records of raw producers have timestamps from 2023, so this transaction appears to have been open for
+        # years.
         producer = RawTransactions(client, f"{topic}-id")
         producer.take_over()
         producer.write(topic)

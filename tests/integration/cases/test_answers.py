@@ -1,4 +1,4 @@
-"""Tests responses on which other clients depend, with raw requests; each was found by comparison with Apache
+"""Tests responses on which other clients depend, with raw requests; each case was found by a comparison with Apache
 Kafka 4.1.
 """
 
@@ -184,7 +184,7 @@ def test_e31_a_fetch_inside_a_batch_gets_the_whole_batch(
     raw: RawClient, topic: str, compression: Compression, isolation_level: int
 ) -> None:
     """T11: the client skips the records before the requested offset. If the broker omitted the batch, the client would
-    lose its remaining records.
+    not get the batch's remaining records.
     """
     raw.create_topic(topic)
     for _ in range(2):
@@ -216,7 +216,9 @@ def test_e31_a_compacted_topic_takes_no_record_without_a_key(raw: RawClient, top
 
 
 def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic: str) -> None:
-    """T20: the limit is exact to the byte, refers to the batch as sent on the wire, and may differ between topics."""
+    """T20: the limit is exact to the byte, applies to the batch as sent over the network, and may differ between
+    topics.
+    """
     batch = build_batch([Record(0, 1, b"key", b"value" * 100, [])])
     for limit, code in ((len(batch) - 1, ErrorCode.MESSAGE_TOO_LARGE), (len(batch), ErrorCode.NONE)):
         name = f"{topic}-{limit}"
@@ -226,8 +228,8 @@ def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic:
 
 
 def test_e31_offsets_are_found_by_time(raw: RawClient, topic: str) -> None:
-    """T12: the response has the offset and timestamp of the first record at that time or later, and -1 and -1 after the
-    last record.
+    """T12: the response has the offset and timestamp of the first record that is not older than the requested time, and
+    -1 and -1 if all records are older.
     """
     raw.create_topic(topic)
     for base in (1000, 2000):
@@ -333,7 +335,7 @@ def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic:
 
 
 def test_a_first_request_is_handled_although_its_client_disconnected(broker_factory: BrokerFactory, topic: str) -> None:
-    """The client has closed the connection while the broker still creates the route for its request."""
+    """The client has already closed the connection while the broker creates the route for the client's request."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )

@@ -61,7 +61,7 @@ async def test_a_live_log_is_right_however_it_is_cut(address: str, topic: str) -
 
 
 async def test_missing_records_are_found(address: str, topic: str) -> None:
-    """A range that is not read counts as missing records."""
+    """The audit counts a range that was not read as missing records."""
     end = await write(address, topic)
     parts = [await chains_of(address, topic, start, stop, 1) for start, stop in ((0, 150), (190, end))]
     assert {finding.kind for finding in findings(parts[0] + parts[1])} == {Kind.GAP, Kind.HOLE}

@@ -46,7 +46,7 @@ AUTHORIZER = {
     "transaction.two.phase.commit.enable": "true",
 }
 PRIVILEGED, UNPRIVILEGED = "127.0.0.1", "127.0.0.2"
-"""Every client is User:ANONYMOUS here, so only the client's host decides its rights."""
+"""In these tests every client is User:ANONYMOUS, so only the client's host decides its rights."""
 REFUSALS = frozenset(rules.REFUSAL.values())
 TOPIC, GROUP, TRANSACTION, CLUSTER = (
     ResourceType.TOPIC,
@@ -176,8 +176,8 @@ NOT_ASKED_HERE = frozenset(
     }
 )
 """The authorization rules that no single request can test, because they depend on a state that earlier requests create.
-The tests below check these authorization rules, and so do the tests of the handlers of the consumer protocol, of share
-groups and of streams groups.
+The tests below, and the tests of the handlers of the consumer protocol, of share groups and of streams groups, check
+these authorization rules.
 """
 
 
@@ -198,7 +198,7 @@ def shown(answer: object) -> str:
 
 
 def as_if_it_were(secret: Names, answer: object) -> str:
-    """Return a response about missing resources, with the names replaced by those of existing resources."""
+    """Return the response about missing resources, with their names replaced by the names of existing resources."""
     text = shown(answer)
     for name, absent in zip(secret, ABSENT, strict=True):
         text = text.replace(repr(absent), repr(name))

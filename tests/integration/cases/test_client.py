@@ -20,8 +20,8 @@ async def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -
     async with Admin(broker.address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
-        # Apache Kafka elects leaders a moment after creating a topic; batches that are refused before the election
-        # would be retried out of order.
+        # Apache Kafka elects leaders a moment after it has created a topic; a client would retry batches that were
+        # refused before the election out of order.
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
@@ -190,7 +190,9 @@ async def test_the_admin_client_administers_topics(broker: Any, topic: str) -> N
 
 
 async def answered(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """Wait until `ask` returns `wanted`: a broker may learn of a change after the controller has made it (KRaft)."""
+    """Wait until `ask` returns `wanted`, because in KRaft a broker may learn of a change some time after the controller
+    has made it.
+    """
     found: object = None
     try:
         async with asyncio.timeout(TIMEOUT_MS / 1000):

@@ -1,4 +1,4 @@
-"""Clients push their metrics by themselves as soon as a subscription matches them (KIP-714)."""
+"""Tests that clients push their metrics without further calls as soon as a subscription matches them (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the command `oncelog cluster`: its processes, with a real ZooKeeper, and its error messages."""
+"""Tests the command `oncelog cluster` with a real ZooKeeper: the processes that it starts, and its error messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Cluster:
         return self.run("up", *arguments).stdout.strip()
 
     def status(self) -> dict[str, MemberStatus]:
-        """Return the status that the command would show, without starting another process."""
+        """Return the status that the command would print, without starting another process."""
         return {member.name: member for member in LocalCluster(self.directory, lambda _: None).status()}
 
     def states(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def stand_ins(sabotage: Callable[[str], None]) -> None:
-    """Replace the brokers by stand-ins, because these tests are about processes."""
+    """Replace the brokers by stand-in processes, because these tests only check processes."""
     sabotage(STAND_IN)
 
 

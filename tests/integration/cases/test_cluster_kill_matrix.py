@@ -1,5 +1,5 @@
-"""Runs a part of the kill matrix over three brokers: coordinator, leaders and groups are in different processes, and
-the process that reaches the chosen fail point dies. `python -m kill_matrix --cluster` runs a larger part, and `make
+"""Runs a part of the kill matrix on three brokers: coordinator, leaders and groups are in different processes, and the
+process that reaches the chosen fail point dies. `python -m kill_matrix --cluster` runs a larger part, and `make
 kill-matrix-cluster` the matrix with replicas.
 """
 

@@ -1,5 +1,5 @@
-"""Tests the guarantees for readers of transactions, and their limits (S53, S54, S58), with oncelog's consumer and those
-of other libraries, against a live broker.
+"""Tests, with oncelog's consumer and other libraries against a live broker, what readers of transactions are
+guaranteed, and the limits of these guarantees (S53, S54, S58).
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ def delete_before(client: RawClient, topic: str, offset: int) -> None:
 def test_s53_a_log_that_begins_with_an_abort_marker(
     raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
 ) -> None:
-    """aiokafka#781: the transaction that the marker ends has no records left in the log. The next records of the same
-    producer are visible."""
+    """aiokafka#781: a marker ends a transaction that has no records left in the log. The next records of the same
+    producer are nevertheless visible.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -109,8 +110,8 @@ def content_from(client: RawClient, topic: str, offset: int) -> list[str]:
 def test_s53_concurrent_transactions_are_read_correctly(
     raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
 ) -> None:
-    """Two producers write to one partition, their records are interleaved, and each aborts every second transaction. A
-    reader may begin at any offset, also in the middle of a transaction.
+    """Two producers write to one partition. Their records are interleaved, and each producer aborts every second
+    transaction. A reader may begin at any offset, also in the middle of a transaction.
     """
     raw.create_topic(topic)
     txns = [RawTransactions(raw, f"{topic}-{number}", is_v2=is_v2) for number in range(2)]
@@ -174,7 +175,7 @@ def read_uncommitted(client: RawClient, topic: str) -> object:
     return answer
 
 
-# --- S58: events that split a committed transaction for a read_committed consumer
+# --- S58: events through which a read_committed consumer sees only a part of a committed transaction
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool], what: str, poll_seconds: float = P
 
 
 def unfinished(broker: BrokerProcess, topic: str) -> bool:
-    """Return whether a cleaned segment is being written or swapped in."""
+    """Return whether a cleaned segment is being written or is replacing its originals."""
     return any(path.suffix in (".cleaned", ".swap") for path in (broker.data / f"{topic}-0").iterdir())
 
 
@@ -162,7 +162,7 @@ def test_compact_and_delete_work_together(broker_factory: BrokerFactory) -> None
 
 
 def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> None:
-    """Once another background task has run, an enabled cleaner would have run long before."""
+    """If another background task has run, an enabled cleaner would certainly have run before."""
     settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
     with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "kept"
@@ -183,7 +183,7 @@ def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> N
 
 
 def test_kill_9_during_cleaning_loses_nothing(broker_factory: BrokerFactory) -> None:
-    """The cleaner is throttled, so that the kills interrupt its work; the topic grows between the kills."""
+    """The cleaner is throttled, so that the kills interrupt its work; the topic grows between one kill and the next."""
     rng = random.Random(SEED)
     settings = {**EAGER, "log.cleaner.io.max.bytes.per.second": "400000"}
     broker, topic, written = broker_factory(settings), "killed", Written()

@@ -109,8 +109,8 @@ def test_a_topic_can_be_made_by_a_script_for_kafka_but_not_under_a_name_that_is_
 
 
 def test_keys_of_kafkas_without_effect_are_taken_and_named_in_the_log_once(broker_factory: BrokerFactory) -> None:
-    """Tools for Kafka set keys that have no effect here, and `kafka-reassign-partitions` deletes settings that may
-    never have been set.
+    """Tools for Kafka set keys that have no effect in oncelog, and `kafka-reassign-partitions` deletes settings that
+    may never have been set.
     """
     throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource

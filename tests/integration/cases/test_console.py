@@ -1,7 +1,7 @@
-"""Tests the pages of `oncelog console` against a live broker, requested without a browser; tail and command run over a
-socket.
+"""Tests the pages of `oncelog console` against a live broker, with requests but no browser; the tests of tailing a
+topic and of the command use a real socket.
 
-The broker of these tests allows transactions to hang.
+The broker of these tests allows clients to create transactions that hang.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from oncelog_protocol.errors import ErrorCode
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
 HASTY = dict.fromkeys(PATIENT, 1_000)
-"""Short time limits in milliseconds, for pages that no broker could fill anyway."""
+"""Short time limits in milliseconds, for pages that no broker could fill in any case."""
 
 
 @pytest.fixture(autouse=True)
@@ -457,8 +457,8 @@ async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broke
 
 
 async def until_shown(browser: Browser, path: str, text: str) -> None:
-    """Reload a page until it shows the text. The pause between two requests does not affect the result; it only leaves
-    the broker some time.
+    """Reload a page until it contains the text. The result does not depend on the pause between two requests, which
+    only leaves the broker some time.
     """
     async with asyncio.timeout(100):
         while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
@@ -551,7 +551,7 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
         writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 404 " in await asyncio.wait_for(reader.readline(), 60), "who comes finds a place"
         while await asyncio.wait_for(kept[0][0].readline(), 60):
-            pass  # the server closed this connection, which had been idle for longer than all others
+            pass  # the server closed this connection, because it had been idle for longer than all other connections
         for _, each in [*kept, (reader, writer)]:
             each.close()
 

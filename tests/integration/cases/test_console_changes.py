@@ -1,5 +1,5 @@
 """Tests changes that the console makes to a live broker with an authorizer. The console shows each change before
-executing it, and the command that the console displays has the same effect.
+executing it, and a command that would make the same change.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def command_in(page: str) -> str:
 
 
 def run_copied(command: str, *more: str) -> None:
-    """Run a command as a shell would, with the arguments `more` appended."""
+    """Run a command as a shell would run it, with the arguments `more` appended."""
     words, stdin = shlex.split(command), ""
     if words[0] == "printf":
         bar = words.index("|")

@@ -1,5 +1,6 @@
 """Tests logins to the console: as a SASL user of the cluster, and at an identity provider. The cluster's ACLs decide
-what each user sees and changes. Broker, provider and tokens are real."""
+what each user may see and change. Broker, identity provider and tokens are real.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ READING: dict[str, Any] = {
 
 
 class Pipe:
-    """Copies records from one topic to another, five records in a transaction. `hook` is awaited in each transaction,
-    after its records were sent.
+    """Copies records from one topic to another, five records in a transaction. `hook` is awaited in each transaction
+    after the transaction's records were sent.
     """
 
     def __init__(self, address: str, topic: str, **options: Any) -> None:
@@ -81,7 +81,7 @@ class Pipe:
 async def test_s60_a_cancellation_during_the_commit_loses_nothing(
     address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit continues although the call was cancelled, so the records of the transaction are not read again."""
+    """The commit continues although the call was cancelled, so the committed records are not read again."""
     start, ends = BrokerConnection.start, list[EndTxnRequest]()
     async with Pipe(address, topic) as pipe:
         running = asyncio.create_task(pipe.run())
@@ -139,7 +139,7 @@ async def test_s60_no_record_is_skipped_if_committed_offsets_are_unknown(
 async def test_s60_a_transaction_that_took_too_long_is_repeated(
     broker_factory: BrokerFactory, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transaction times out late: only the commit, the last step of the transaction, detects the timeout."""
+    """The transaction times out so late that only its last step, the commit, detects the timeout."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     async with Pipe(broker.address, topic, transaction_timeout_ms=1500) as pipe, Consumer(broker.address) as watching:
         partition, send_offsets = TopicPartition(pipe.target, 0), pipe.producer.send_offsets

@@ -134,7 +134,7 @@ async def test_a_static_member_comes_back_to_its_partitions(group: Group, writer
 async def test_a_new_owner_of_an_instance_id_fences_the_former_one(group: Group, topic: str) -> None:
     first = await group.join("first", topic, group_instance_id="one")
     await group.balanced(6)
-    group.ledger.owner.clear()  # the fenced member learns that it is fenced only after the new member has partitions
+    group.ledger.owner.clear()  # The fenced member notices the fencing only after the new member has partitions.
     await group.join("second", topic, group_instance_id="one")
     assert isinstance(await first.outcome(), FencedInstance)
     with pytest.raises(FencedInstance):
@@ -153,7 +153,8 @@ async def test_a_member_that_does_not_poll_loses_its_partitions_and_is_notified(
     await group.balanced(3, 3)
     had = idle.assignment
     await idle.rest()
-    # The rebalance does not call the idle member's listener, so remove the member's partitions from the ledger now.
+    # The rebalance does not call the listener of the idle member, so the test removes the member's partitions from the
+    # ledger.
     group.ledger.owner = {place: name for place, name in group.ledger.owner.items() if name != "idle"}
     await group.balanced(6)
     with pytest.raises(CommitFailed):
@@ -189,8 +190,8 @@ async def test_a_pattern_follows_topics_as_they_come(broker: BrokerProcess, grou
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_deleted_topic_delays_no_member(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
-    """Offsets of a deleted topic can no longer be committed, and no member may wait for such a commit before or after
-    the next rebalance.
+    """The offsets of a deleted topic can no longer be committed; no member may wait for such a commit, neither before
+    the next rebalance nor after it.
     """
     await create(broker.address, f"{topic}-gone", 2)
     options = {"metadata_max_age_ms": 100, "partition_assignment_strategy": [strategy]}
@@ -250,7 +251,7 @@ async def test_committed_offsets_are_those_given(
             await consumer.commit({place: -1})
         consumer.seek(place, 1)
         assert [record.offset for records in (await consumer.poll(1_000)).values() for record in records] == [1]
-    # The next consumer begins at the committed offset, not after the last record that was read.
+    # The next consumer begins at the committed offset, although the previous consumer has read further.
     async with Consumer(broker.address, group_id=group.name, **QUICK) as consumer:
         consumer.subscribe([topic])
         while not consumer.assignment():
@@ -322,8 +323,7 @@ async def test_iterating_commits_and_rebalances_too(
             if len(taken) % 10 == 0:
                 await writer.write(12)
         assert len(taken) == len(set(taken))
-        # Auto-commit during an iteration commits the offsets after the records that the application has already moved
-        # past.
+        # During an iteration, auto-commit commits the offsets of the records with which the application has finished.
         found = await consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)])
         assert sum(told.offset for told in found.values() if told) > 0
     assert other is not None
@@ -351,7 +351,7 @@ async def test_committed_offsets_are_found_whatever_the_internal_topic_settings(
     broker_factory: BrokerFactory, topic: str
 ) -> None:
     """If the number of partitions of the internal topics changed, clients would look for each group and each
-    transactional id at another coordinator.
+    transactional id at the wrong coordinator.
     """
     broker = broker_factory({"offsets.topic.num.partitions": "3"}).start()
     await create(broker.address, topic)

@@ -1,8 +1,9 @@
 """Tests librdkafka's consumers with `group.protocol=consumer` (KIP-848) on a live broker.
 
-One thread polls all consumers of a test in turn. So the order in which partitions change hands is known, and a
-partition with two owners is detected immediately. Members join one after another: librdkafka reports no owned
-partitions until its application has seen its first assignment, so the broker would give these partitions to others.
+One thread polls all consumers of a test in rotation. So the order in which partitions change hands is known, and the
+test detects immediately that a partition has two owners. Members join one after another, because librdkafka reports no
+owned partitions until its application has seen its first assignment; the broker would therefore give these partitions
+to other members.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Member:
 
 
 class Group:
-    """The members of one group, which are polled in turn."""
+    """The members of one group, which are polled in rotation."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -143,7 +144,7 @@ class Group:
             assert offsets == list(range(len(offsets))), at
 
     def all_seen(self) -> None:
-        """Wait until every record was read; two members may both have read a record, one after the other."""
+        """Wait until every record was read; two members may have read the same record, one after the other."""
 
         def is_done() -> bool:
             return sum(len(set(offsets)) for offsets in self.read.values()) >= self.written
@@ -152,7 +153,8 @@ class Group:
 
     def commit_the_start(self, topic: str) -> None:
         """Commit offset 0 of each partition. If no offset is committed, librdkafka 2.16 may look up the first offset
-        several times and continue from the last response, although it has read records since (docs/guides/clients.md).
+        several times and continue from the last response, although it has read records in the meantime
+        (docs/guides/clients.md).
         """
         offsets = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
         altered = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, offsets)])
@@ -270,7 +272,9 @@ def test_a_static_member_comes_back_to_its_partitions(members: Group, topic: str
 
 
 def group_epoch(members: Group) -> list[int]:
-    """Return how many partitions each member owns, sorted; librdkafka does not show the group epoch."""
+    """Return how many partitions each member owns, sorted; the test uses these numbers because librdkafka does not
+    report the group epoch.
+    """
     return sorted(len(member.assignment.topic_partitions) for member in members.described().members)
 
 

@@ -1,4 +1,4 @@
-"""Tests a controller on a real ZooKeeper whose writes are cut off, before or after they are applied: no change is made
+"""Tests a controller on a real ZooKeeper: connections are cut before or after a write is applied. No change is made
 twice, and none is lost.
 """
 
@@ -50,7 +50,7 @@ class Cluster:
         return found
 
     async def again(self, attempt: Callable[[], Awaitable[object]], done: ErrorCode | None = None) -> None:
-        """Repeat `attempt`, like a client, until it succeeds or its error shows that an earlier attempt has
+        """Repeat `attempt`, as a client does, until it succeeds or its error shows that an earlier attempt has
         succeeded.
         """
         async with asyncio.timeout(SECONDS):
@@ -67,7 +67,7 @@ class Cluster:
                 await asyncio.sleep(0.02)
 
     async def propose(self, isr: tuple[int, ...]) -> None:
-        """Let the partition's leader send AlterPartition with this ISR, based on the partition state that the leader
+        """Let the partition's leader send AlterPartition with this ISR, based on the partition state that this leader
         knows.
         """
         term = self.elector.term()

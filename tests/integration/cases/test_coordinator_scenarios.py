@@ -1,5 +1,5 @@
-"""Tests situations in which the logs of coordinators have caused failures elsewhere: logs that are compacted, refuse
-appends, have expired entries, or are loaded after kills; with live brokers.
+"""Tests, with live brokers, situations in which the logs of coordinators have caused failures in other systems: logs
+that are compacted, refuse appends, have expired entries, or are loaded after kills.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def cleaned_up_to(data: Path, topic: str) -> int:
 def test_e10_e25_compacted_coordinator_logs_are_loaded(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-9065: loading waited for offsets that compaction had removed. In this test much of both logs is compacted,
-    including markers and their transactions; the state after a kill is the same as before the kill.
+    """KAFKA-9065: a coordinator that loaded its log waited for offsets that compaction had removed. In this test
+    compaction removes much of both logs, including markers and their transactions; the state after a kill is the same
+    as before the kill.
     """
     broker = broker_factory(SMALL_LOGS).start()
     version = 5 if is_v2 else 3
@@ -99,8 +100,8 @@ def fetch_all(client: RawClient, topic: str) -> list[RecordBatch]:
 def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-7519: the write of a tombstone failed, and the coordinator responded CONCURRENT_TRANSACTIONS for this id
-    from then on.
+    """KAFKA-7519: after the write of a tombstone had failed, the coordinator responded CONCURRENT_TRANSACTIONS for this
+    id permanently.
     """
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
@@ -142,7 +143,7 @@ def is_forgotten(client: RawClient) -> bool:
 
 
 def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None:
-    """KAFKA-13099: the tombstones of many ids did not fit into one batch, which was refused again and again."""
+    """KAFKA-13099: the tombstones of many ids did not fit into one batch, so the batch was refused again and again."""
     broker = broker_factory({"transaction.state.log.num.partitions": "1"}).start()
     with RawClient(broker.port) as client:
         for number in range(60):
@@ -191,8 +192,8 @@ def test_e30_appends_survive_a_topic_that_is_re_created(broker_factory: BrokerFa
 def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
     broker_factory: BrokerFactory, topic: str, is_v2: bool
 ) -> None:
-    """The markers for the deleted topic cannot be written; the other partitions get their markers, and the producer
-    continues.
+    """The markers for the deleted topic cannot be written; the other partitions of the transaction get their markers,
+    and the producer continues.
     """
     broker = broker_factory().start()
     gone = f"{topic}-gone"
@@ -206,7 +207,7 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
             txn.write(gone)
             admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
             producer = txn.producer
-            if number != 1:  # only in round 1 the topic is deleted while the transaction ends
+            if number != 1:  # the topic is deleted during the end of the transaction only in round 1
                 assert admin.receive().responses[0].error_code == ErrorCode.NONE
             assert txn.end() == 0
             if number == 1:
@@ -354,8 +355,8 @@ def test_e26_a_disk_failure_aborts_the_transaction(
 def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-15449, KAFKA-15784: offsets that cannot be logged are not pending either. Offsets that arrive after the end
-    of their transaction are refused, whichever transaction is open by then.
+    """KAFKA-15449, KAFKA-15784: offsets whose write to the log failed do not remain pending. Offsets that arrive after
+    the end of their transaction are refused, even if another transaction is open by then.
     """
     broker = broker_factory().start()
     version = 5 if is_v2 else 3
@@ -410,9 +411,9 @@ def marker_of(producer: ProducerIdAndEpoch, topic: str, *, commits: bool = False
 
 
 def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: BrokerFactory, topic: str) -> None:
-    """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and
-    read_committed consumers are blocked. The partition names the producer, the coordinator says that it has no such
-    transaction, and an abort marker unblocks the consumers.
+    """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and that
+    blocks read_committed consumers. The partition names the producer of the open transaction, the coordinator says
+    that it has no such transaction, and an abort marker unblocks the consumers.
     """
     broker = broker_factory({"transaction.partition.verification.enable": "false"}).start()
     with RawClient(broker.port) as client:

@@ -1,4 +1,6 @@
-"""Replicas move between the data directories of a live broker, while clients use them and while it is killed."""
+"""Tests that replicas move between the data directories of a live broker, while clients use them and while the broker
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def admin_of(broker: BrokerProcess, topic: str, path: Path) -> None:
 
 
 def replicas_in(broker: BrokerProcess, path: Path) -> dict[Partition, bool]:
-    """Partition -> whether it is a future replica."""
+    """Partition -> whether its replica in this directory is a future replica (a copy in progress)."""
 
     async def ask() -> dict[Partition, bool]:
         async with Admin(broker.address) as admin:
@@ -59,7 +61,7 @@ def replicas_in(broker: BrokerProcess, path: Path) -> dict[Partition, bool]:
 
 
 def other_of(broker: BrokerProcess, topic: str, directories: list[Path]) -> tuple[Path, Path]:
-    """The directory of the topic's replica, and the other one."""
+    """Return the directory of the topic's replica, and the other data directory."""
     here = next(path for path in directories if Partition(topic, 0) in replicas_in(broker, path))
     return here, next(path for path in directories if path != here)
 
@@ -94,7 +96,7 @@ def test_a_replica_moves_while_a_producer_writes(broker: BrokerProcess, topic: s
             sent += 1
             if sent % 1000 == 0:
                 producer.flush()
-                stop.wait(0.02)  # a busy machine must copy faster than this thread writes
+                stop.wait(0.02)  # even a busy machine must copy faster than this thread writes
 
     writing = threading.Thread(target=write)
     writing.start()

@@ -1,5 +1,5 @@
-"""Tests `oncelog doctor` against live brokers: a healthy broker, one that cannot be reached, and one with blocked
-readers.
+"""Tests `oncelog doctor` against live brokers: a healthy broker, a broker that cannot be reached, and a broker with
+blocked readers.
 """
 
 from __future__ import annotations

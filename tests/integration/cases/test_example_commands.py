@@ -35,7 +35,7 @@ SHOWN = {
     "two_phase_sink": r"checkpoint 10\n",
     "zombies": r"wakes up, and is refused",
 }
-"""The expected output of an example, if it prints any; `test_examples.py` checks the topics."""
+"""The expected output of an example, if the example prints any; `test_examples.py` checks the topics."""
 SECONDS = 60
 
 

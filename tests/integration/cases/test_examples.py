@@ -1,4 +1,4 @@
-"""Tests that the examples do what they claim, even when killed with -9 in the middle (S61-S66)."""
+"""Tests that the examples do what they claim, even when they are killed with -9 in the middle (S61-S66)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def moments() -> Iterator[float]:
 
 
 def do_until_killed(example: Example, seconds: float, do: Callable[[], None], progress: Callable[[], object]) -> None:
-    """Call `do` repeatedly, and kill the example `seconds` after the value of `progress()` has changed."""
+    """Call `do` repeatedly, and kill the example `seconds` after the return value of `progress()` has changed."""
     before, deadline = progress(), time.monotonic() + TIMEOUT_SECONDS
     while progress() == before:
         assert time.monotonic() < deadline, "it does not come to work"
@@ -185,7 +185,9 @@ def test_s62_each_record_counts_once_though_the_consumer_is_killed(
 
 
 def test_s62_a_consumer_that_lost_its_partition_changes_nothing(tmp_path: Path) -> None:
-    """The offset in the database fences the old owner: here two consumers each believe that they own the partition."""
+    """The offset in the database fences the old owner of a partition: in this test two consumers each believe that they
+    own the partition.
+    """
     database = kafka_to_sqlite.open_database(str(tmp_path / "payments.db"))
     partition = kafka_to_sqlite.TopicPartition("payments", 0)
     stored = kafka_to_sqlite.stored_offset(database, partition)
@@ -245,8 +247,8 @@ def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProces
 
 
 def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """Of two writers, one has committed the checkpoint's transaction before the kill: after the restart only the other
-    writer commits.
+    """Before the kill, one of two writers has committed its part of the checkpoint's transaction; after the restart
+    only the other writer commits.
     """
 
     async def torn() -> None:
@@ -258,7 +260,7 @@ def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, ra
             await writer.write(topic, two_phase_sink.share(2, number))
             await writer.prepare(2)
         await writers[0].commit()
-        # The example is killed with an open transaction; its next run takes over this transaction.
+        # The example is killed with an open transaction, which its next run takes over.
         await two_phase_sink.run(broker.address, topic, 3)
         for writer in writers:
             await writer.close()
@@ -270,7 +272,7 @@ def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, ra
 def test_s65_a_prepared_transaction_can_be_committed_by_another_process(
     broker: BrokerProcess, raw: RawClient, topic: str
 ) -> None:
-    """Another process can commit because a transaction is identified by its producer's id and epoch, not by a
+    """Another process can commit the transaction, because a producer id and an epoch identify a transaction, and not a
     connection; Flink relies on this.
     """
     raw.create_topic(topic, 2)

@@ -1,7 +1,7 @@
 """Tests that a fault which a test sets in a running broker strikes once, strikes only the chosen requests, and that
 clients survive it.
 
-The plugin is used here as in an application's tests: `oncelog_broker` is its fixture.
+The plugin is used in this file as in an application's tests: `oncelog_broker` is its fixture.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ API_VERSIONS = bytes.fromhex("0000000b 0012 0000 00000001 0001") + b"a"
 
 
 def transactional(broker: Broker, name: str) -> Librdkafka:
-    """Return a transactional producer without rebootstrap, because rebootstrap makes librdkafka forget a single broker
-    and close a connection.
+    """Return a transactional producer without rebootstrap, because rebootstrap would make librdkafka forget its only
+    broker and close a connection.
     """
     settings = {"bootstrap.servers": str(broker), "transactional.id": name, "metadata.recovery.strategy": "none"}
     producer = Librdkafka(settings)
@@ -156,7 +156,7 @@ def test_a_broker_that_crashes_on_order_continues_where_it_was(oncelog_broker: B
 
 @pytest.mark.parametrize("first", ["struck", "restart", "start"])
 def test_the_control_reports_a_crash_as_soon_as_clients_notice(oncelog_broker: Broker, first: str) -> None:
-    """Clients see their connections end before the parent of the broker process sees the process end."""
+    """A client sees the end of its connection before the broker's parent process sees the end of the broker process."""
     for _ in range(3):
         crash = oncelog_broker.fail("ApiVersions.request", crash=True)
         with socket.create_connection(("127.0.0.1", oncelog_broker.port), 60) as client:
@@ -187,7 +187,7 @@ def test_a_fault_knows_that_its_broker_has_ended_and_not_of_it(oncelog_broker: B
     oncelog_broker.restart()
     others = [oncelog_broker.fail("Heartbeat.answer", drop=True) for _ in range(2)]
     for fault in (crash, drop):
-        # removing a fault of the ended process must not remove the fault with the same number in the new process
+        # removing a fault of the ended process must not remove the fault with the same number in the new broker process
         fault.remove()
         with pytest.raises(BrokerGone, match="has ended since"):
             assert fault.struck
@@ -209,7 +209,7 @@ def test_a_step_that_stands_still_continues_when_all_faults_are_taken_back(
 
 
 class TestOneAfterTheOther:
-    """After each of these tests the next test finds an undisturbed broker."""
+    """These tests undo their faults, so the next test finds an undisturbed broker."""
 
     @pytest.mark.parametrize("deed", ["kill", "pause", "stop"])
     def test_a_broker_gets_a_fault_in_one_test(self, oncelog_broker: Broker, deed: str) -> None:
@@ -284,7 +284,7 @@ def test_many_connections_to_the_control_leave_the_broker_alone(oncelog_broker: 
         for connection in connections:
             connection.close()
     deadline = time.monotonic() + PATIENCE
-    while True:  # closed connections free their slots when the control server notices
+    while True:  # closed connections free their slots only when the control server notices that they are closed
         try:
             assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
             return

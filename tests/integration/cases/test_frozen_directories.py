@@ -1,7 +1,8 @@
-"""Tests that this version opens data directories of other versions with all their contents, and vice versa.
+"""Tests that this version opens data directories of other versions with all their contents, and that other versions can
+open its data directories.
 
-`tests/data` has a data directory of each release, which `frozen_directory.py` has written. The opposite direction is
-not tested with the code of old releases; instead, the tests require that this version writes the same formats.
+`tests/data` has a data directory of each release, which `frozen_directory.py` has written. The second direction is not
+tested with the code of old releases; instead, the tests require that this version writes the same formats.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ FORMS: dict[str, Callable[[Path], Any]] = {
 }
 """Maps a suffix of file names to the function that reads the format version of such a file."""
 PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
-"""Files that the last release did not have; that release neither reads nor removes them."""
+"""Files that the last release did not write; that release neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
 COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
-"""Columns of the table last_write, as SQL, which the last release neither reads nor changes."""
+"""Columns of the table last_write, as SQL; the last release neither reads nor changes them."""
 
 
 def embedded(data: Path) -> BrokerProcess:
@@ -60,7 +61,7 @@ def embedded(data: Path) -> BrokerProcess:
 
 
 def unpack(archive: Path, directory: Path) -> dict[str, Any]:
-    """Unpack the archive; return the description that the broker which wrote it has stored."""
+    """Unpack the archive; return the description that the broker which wrote the data has stored."""
     with tarfile.open(archive) as opened:
         opened.extractall(directory, filter="data")
     expected: dict[str, Any] = json.loads((directory / EXPECTED).read_text())
@@ -72,15 +73,15 @@ def test_a_directory_of_another_version_is_opened_and_nothing_is_forgotten(archi
     expected = unpack(archive, tmp_path)
     with embedded(tmp_path / "data") as broker, RawClient(broker.port) as client:
         assert inspect(client) == expected["found"]
-        # Producers: the broker knows the last batches, and accepts the next sequence.
+        # Check the producers: the broker knows their last batches, and accepts the next sequence.
         producer_id, epoch = expected["idempotent"]
         before = client.list_offset(PLAIN, 0)[0]
         sent_again = produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES - 1))
         assert sent_again == before - 1
         assert produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES)) == before
-        # Producer ids: no id is assigned twice.
+        # Check the producer ids: no id is assigned twice.
         assert new_producer_id(client).producer_id > expected["highest"]
-        # Transactions: the new producer aborts the open transaction of its predecessor, and another transaction
+        # Check the transactions: a new producer aborts the open transaction of its predecessor, and another transaction
         # continues.
         assert last_stable_offset(client, IN_TRANSACTIONS) < client.list_offset(IN_TRANSACTIONS, 0)[0]
         successor = RawTransactions(client, OPEN, is_v2=True)
@@ -107,7 +108,7 @@ def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_last_release_reads_directories_of_this_version(written_now: Path, tmp_path: Path) -> None:
-    """A release may write a new format only if the previous release could already read it:
+    """A release may write a new format only if the previous release could already read this format:
     docs/design/compatibility.md.
     """
     newest = max(path for path in ARCHIVES if path.name.endswith("-clean.tar.xz"))
@@ -129,8 +130,7 @@ def forms(data: Path) -> dict[str, Any]:
 
 
 def _forms_of_store(path: Path) -> Any:
-    """Return the schema version and the tables of the SQLite file, and for each kind of node the version of its
-    JSON.
+    """Return the schema version and the tables of the SQLite file, and the version of the JSON for each kind of node.
     """
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -1,8 +1,9 @@
-"""Sends tens of thousands of mutated frames to a live broker, while a well-behaved client must notice no disturbance.
+"""Sends tens of thousands of mutated frames to a live broker, while another client, which is well-behaved, must notice
+no disturbance.
 
-Every frame reaches the broker: if the broker closes the connection because of a frame, the later frames are sent again
-on the next connection. Each burst ends with a well-formed request, whose response shows that the broker has processed
-the burst.
+Every frame reaches the broker: if the broker closes the connection because of one frame, the frames after it are sent
+again on the next connection. Each burst ends with a well-formed request, whose response shows that the broker has
+processed the burst.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from oncelog_protocol.versions import VersionRange
 
 SEED = 99
 WARM_UP = 0.25
-"""The share of the frames after which the broker's memory is measured; from then on its memory must not grow."""
+"""After this share of the frames the broker's memory is measured; from then on the memory must not grow."""
 MAX_GROWTH_BYTES = 20 << 20
 CONNECTIONS = 8
 BURST = 6
@@ -53,7 +54,7 @@ SENTINEL = frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0, SENTINEL_ID)
 
 
 class FuzzConnection:
-    """Sends bursts one after another, and finds out how many frames of each burst the broker has processed."""
+    """Sends one burst of frames after another, and finds out how many frames of each burst the broker has processed."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         self.port = port
@@ -78,7 +79,7 @@ class FuzzConnection:
             pass  # the broker closed the connection because of an earlier frame; `read` finds out which frame it was
 
     def read(self) -> bool:
-        """Read a part of the responses; return whether the burst is over, because the last request has its response or
+        """Read a part of the responses; return whether the burst is over: either its last request has a response, or
         the connection is closed.
         """
         assert self.socket is not None
@@ -108,7 +109,7 @@ class FuzzConnection:
         return is_over
 
     def close(self) -> None:
-        """Close the connection. Frames with a response are removed from the burst, and so is the frame that ended the
+        """Close the connection. Frames that got a response are removed from the burst, as is the frame that ended the
         connection; the remaining frames are sent again.
         """
         assert self.socket is not None
@@ -152,7 +153,7 @@ class Fuzzer:
             connection.close()  # a frame with a wrong size gets no response
 
     def _fill(self, burst: deque[Mutant], until: int) -> bool:
-        """Fill the burst with frames of correct size; a frame of wrong size is sent alone."""
+        """Fill the burst with frames of correct size; a frame of wrong size is sent in a burst of its own."""
         while len(burst) < BURST and (self.held or self.made < until):
             mutant = self.held.pop() if self.held else self._next()
             if not mutant.is_whole and burst:

@@ -1,5 +1,5 @@
-"""Tests what the versions of the group requests mean, with raw requests: ids, batches, and errors at their old
-positions.
+"""Tests the meaning of fields in each version of the group requests, with raw requests: ids, batches, and the old
+positions of error codes.
 """
 
 from __future__ import annotations
@@ -317,7 +317,9 @@ class TestMembers:
 
 
 class TestNamedTwice:
-    """A request that repeats a name has the same result and costs no more work."""
+    """A request that repeats a name has the same result as a request without the repetition, and costs the broker no
+    more work.
+    """
 
     def test_a_group_named_twice_has_its_offsets_fetched_once(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=3)

@@ -1,7 +1,7 @@
 """Tests consumer groups of foreign clients and of oncelog's own client on a live broker: members join, leave, die and
 return.
 
-Every member is a separate process that reports its partitions and the records that it reads (`group_member.py`). The
+Every member is a separate process (`group_member.py`) that reports its partitions and the records that it reads. The
 reports show for each record who has read it, and whether that member owned the partition at that time.
 """
 
@@ -36,7 +36,7 @@ from oncelog_protocol.records.record import Record
 LIBRARIES = ("kafka-python", "aiokafka", "confluent", "oncelog")
 PARTITIONS = 12
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""Session timeouts in milliseconds. Only members that are killed have the short timeout, because no other member may
+"""Session timeouts in milliseconds. Only members that a test kills have the short timeout, because no other member may
 time out on a busy machine.
 """
 TIMEOUT_SECONDS = 60.0
@@ -60,7 +60,7 @@ def eventually(what: str, condition: Callable[[], bool], state: Callable[[], obj
 
 
 def port_of(address: str) -> int:
-    """Return the port of the last broker in these addresses."""
+    """Return the port in the last of these broker addresses."""
     return int(address.rpartition(":")[2])
 
 
@@ -151,7 +151,7 @@ class GroupUnderTest:
             {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
         )
         with closing(Librdkafka(address)) as client:
-            # -1 selects the broker's default replication factor
+            # a replication factor of -1 selects the broker's default
             client.create_topic(topic, PARTITIONS, replication_factor=-1)
 
     def start(self, library: str, instance_id: str | None = None, session_ms: int = SESSION_MS) -> GroupMember:
@@ -180,7 +180,7 @@ class GroupUnderTest:
         assert not any(failed)
 
     def read_by(self) -> dict[tuple[int, int], list[GroupMember]]:
-        """Return the readers of each record."""
+        """Return for each record the members that have read it."""
         readers: dict[tuple[int, int], list[GroupMember]] = {}
         for member in self.members:
             for where in member.records():
@@ -194,7 +194,7 @@ class GroupUnderTest:
         eventually("all records are read", self.all_read, self.state)
 
     def wait_until_shared(self, *members: GroupMember) -> None:
-        """Wait until all partitions are owned, and `members` own equal shares."""
+        """Wait until all partitions are owned, and the members named in `members` own equal shares."""
 
         def shared() -> bool:
             owned = [member.owned for member in members]
@@ -224,8 +224,8 @@ class GroupUnderTest:
                 member.stop()
 
     def check_paths(self) -> None:
-        """Assert that no partition had two owners simultaneously, and that an owner read each record. No record was
-        skipped, and none was read twice, unless its reader was killed before it could commit.
+        """Assert that no partition had two owners simultaneously, and that each record was read by an owner of its
+        partition. No record was skipped. None was read twice, unless its reader was killed before it could commit.
         """
         spans: dict[int, list[tuple[float, float]]] = {partition: [] for partition in self.produced}
         for member in self.members:
@@ -249,8 +249,8 @@ GroupFactory = Callable[..., GroupUnderTest]
 
 @pytest.fixture
 def make_group(broker_factory: Any, topic: str) -> Iterator[GroupFactory]:
-    """Yield `make_group(address, strategy)`; members that still run at the end of the test are killed before its
-    brokers.
+    """Yield the function `make_group(address, strategy)`; members that still run at the end of the test are killed
+    before the brokers.
     """
     made: list[GroupUnderTest] = []
 
@@ -332,8 +332,8 @@ def test_cooperative_members_keep_what_they_have(address: str, make_group: Group
     group.produce()
     group.wait_until_read()
     assert group.describe().protocol_data == "cooperative-sticky"
-    # The first member first gave up six of its twelve partitions, then two more; it owned the remaining four all the
-    # time.
+    # The first member gave up six of its twelve partitions, later two more; it owned the remaining four partitions all
+    # the time.
     kept = [span for span in first.spans() if span[0] in first.owned]
     assert len(kept) == 4
     assert {start for _, start, _ in kept} == {min(start for _, start, _ in first.spans())}
@@ -367,11 +367,11 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
     group.check_paths()
 
 
-# kafka-python is left out: if a poll of its version 3.0.12 times out just when SyncGroup gets its response, the poll
-# waits for ever. A broker that returns while a member joins makes such a poll likely.
+# kafka-python is left out: if a poll of its version 3.0.12 times out at the moment at which SyncGroup gets its
+# response, the poll waits for ever. Such a poll is likely if a broker returns while a member joins.
 @pytest.mark.parametrize("library", [library for library in LIBRARIES if library != "kafka-python"])
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
-    """The broker loads members and offsets again, and no member begins at the start of the log."""
+    """After its restart the broker loads members and offsets, and no member begins at the start of the log."""
     broker = broker_factory({**SETTINGS, "group.max.session.timeout.ms": "60000"}).start()
     group = make_group(broker.address)
     member = group.start(library)
@@ -394,7 +394,7 @@ def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFac
 
 
 class TestAdministration:
-    """Tests groups as administrators see them, through the admin clients of librdkafka and kafka-python."""
+    """Tests that the admin clients of librdkafka and kafka-python show groups correctly."""
 
     @pytest.fixture
     def emptied(self, group: GroupUnderTest) -> str:

@@ -119,7 +119,7 @@ async def test_members_without_partitions_are_shown(broker: BrokerProcess, topic
 
 
 def test_a_group_that_is_no_consumers_shows_its_members(broker: BrokerProcess, group: str) -> None:
-    """Kafka Connect and schema registries use such groups."""
+    """Kafka Connect and schema registries use groups of this kind."""
     with RawClient(broker.port) as client:
         protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"{}")]
         join = {
@@ -165,7 +165,7 @@ async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerPr
 async def test_s37_offsets_that_an_open_transaction_holds_are_explained(
     broker: BrokerProcess, topic: str, group: str
 ) -> None:
-    """A process died with pending offsets in its open transaction: its successor waits, and `oncelog groups describe`
+    """A process died with pending offsets in its open transaction. Its successor waits, and `oncelog groups describe`
     says for which transaction and until when.
     """
     await fill(broker, topic)

@@ -40,7 +40,7 @@ from oncelog_protocol.records.record import read_records
 Sabotage = Callable[[str], None]
 ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 STABLE_SECONDS = 1.0
-"""Seconds within which all transactions must end after nothing blocks them any more."""
+"""When nothing blocks the transactions any more, all of them must end within this number of seconds."""
 RACES = 60
 
 
@@ -66,15 +66,15 @@ def expected(*values: bytes, commits: bool) -> list[bytes | None]:
 def test_e1_a_late_end_leaves_the_next_transaction_whole(
     broker: BrokerProcess, raw: RawClient, topic: str, commits: bool, late_commits: bool
 ) -> None:
-    """KAFKA-17754. With V1 the late commit would commit half of the second transaction, and the late abort would
-    discard half of it.
+    """KAFKA-17754. With V1 the late commit would commit half of the second transaction, and a late abort would discard
+    half of it.
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=True)
     first = txn.take_over()
     with RawClient(broker.port) as slow, Watch(broker.port, topic, 0, 1) as watch:
         txn.write(topic, 0, value=b"first")
-        assert txn.end() == 0  # the retry, which arrives before the delayed frame
+        assert txn.end() == 0  # the retry of the delayed frame, which arrives before the delayed frame itself
         txn.write(topic, 0, value=b"second a")
         late = slow.call(txn.end_request(late_commits, first), ApiKey.END_TXN, txn.end_version)
         assert late.error_code == ErrorCode.PRODUCER_FENCED
@@ -87,9 +87,9 @@ def test_e1_a_late_end_leaves_the_next_transaction_whole(
 
 
 def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """The test shows a limit of transactions V1, which Kafka also has: all transactions of a producer have one epoch,
-    so a late commit applies to the next transaction. The late commit splits the next transaction, but nothing hangs. A
-    client is safe if it requests a new epoch after a missing response (KIP-360).
+    """The test shows a limit of transactions V1 that Kafka also has: all transactions of a producer have the same
+    epoch, so a late commit applies to the producer's next transaction. The late commit ends the next transaction in the
+    middle, but nothing hangs. A client is safe if it requests a new epoch after a missing response (KIP-360).
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
@@ -120,7 +120,7 @@ def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProce
 def test_e1_e20_each_repeated_end_is_answered_alike(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """A copy of each EndTxn is sent immediately on another connection, for a series of transactions: each transaction
+    """For a series of transactions, a copy of each EndTxn is sent immediately on another connection: each transaction
     ends once, as requested.
     """
     raw.create_topic(topic)
@@ -147,7 +147,7 @@ def test_e1_e20_each_repeated_end_is_answered_alike(
 def late_produce(
     txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: ProducerIdAndEpoch
 ) -> int:
-    """Send a delayed batch of the producer `old`, and return the error code of the response."""
+    """Send a delayed batch of the fenced producer `old`, and return the error code of the response."""
     with RawClient(broker.port) as slow:
         request = txn.produce_request(topic, partition, 1, old, b"late")
         answer = slow.call(request, ApiKey.PRODUCE, txn.produce_version)
@@ -160,9 +160,9 @@ def late_produce(
 def test_e2_a_late_produce_hangs_nothing(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool, next_one: str | None
 ) -> None:
-    """KAFKA-12671, KAFKA-14402: the producer gave up on a batch and ended its transaction, and then the batch arrives.
-    When the batch arrives, no transaction is open, or the open transaction does not include the partition, or another
-    producer has taken over.
+    """KAFKA-12671, KAFKA-14402: the producer has given up a batch and ended its transaction, and after that the batch
+    arrives. When the batch arrives, one of three states exists: no transaction is open, or the open transaction does
+    not include the partition, or another producer has taken over.
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
@@ -208,7 +208,7 @@ def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
             assert watch.values(client) == [b"kept"]
 
 
-# --- late partitions
+# --- partitions that are added late
 
 
 @ENDS
@@ -216,9 +216,9 @@ def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
 def test_e2_a_late_add_partitions_hangs_nothing(
     broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
 ) -> None:
-    """The late request begins a transaction that its producer does not know. The unknown transaction blocks no reader,
-    because nothing is written to it, and it ends with the producer's next transaction or by its timeout. With
-    transactions V2, clients do not send AddPartitionsToTxn.
+    """The late AddPartitionsToTxn request begins a transaction of which its producer does not know. The unknown
+    transaction blocks no reader, because nothing is written to it, and it ends with the producer's next transaction or
+    by its timeout. With transactions V2, clients do not send AddPartitionsToTxn.
     """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
     with RawClient(broker.port) as client, RawClient(broker.port) as slow:
@@ -270,9 +270,9 @@ def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
 def test_e3_the_end_races_with_the_last_records_without_loss(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-14884: the coordinator confirms that a batch belongs to an open transaction, and then the marker arrives
-    before the batch is appended. Whichever comes first, the batch is either in that transaction or refused, and the
-    marker follows it.
+    """KAFKA-14884: the coordinator confirms that a batch belongs to an open transaction, but the transaction's marker
+    arrives before the batch is appended. In either order, the batch is either part of the transaction or refused, and
+    never follows the marker.
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
@@ -314,8 +314,8 @@ def test_e3_the_end_races_with_the_last_records_without_loss(
 
 
 def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """KAFKA-14904: a partition is verified while the coordinator logs another partition. The transaction ends, the
-    producer does not get CONCURRENT_TRANSACTIONS for ever, and no sequence number is lost.
+    """KAFKA-14904: one partition is verified while the coordinator logs that another partition was added. The
+    transaction ends, the producer does not get CONCURRENT_TRANSACTIONS for ever, and no sequence number is skipped.
     """
     partitions = 30
     raw.create_topic(topic, partitions)
@@ -338,7 +338,7 @@ def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess,
 
 def logged_states(client: RawClient, transactional_id: str) -> list[str]:
     """Return the states of a transactional id in the order of the coordinator's log. A state that is logged again
-    unchanged (for a repeated EndTxn before v5) counts once.
+    unchanged (because an EndTxn before v5 was repeated) counts once.
     """
     found: list[TransactionMetadata | None] = []
     offset, partition = 0, partition_for(transactional_id, INTERNAL_PARTITIONS)
@@ -358,8 +358,9 @@ def logged_states(client: RawClient, transactional_id: str) -> list[str]:
 def test_e8_ends_and_markers_that_race_complete_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-9777, KAFKA-10080: two EndTxn requests arrive concurrently, with markers of another sender (WriteTxnMarkers
-    from a tool or another coordinator) in between. The coordinator logs one Prepare record and one Complete record.
+    """KAFKA-9777, KAFKA-10080: two EndTxn requests arrive concurrently. Between them arrive markers of another sender
+    (WriteTxnMarkers from a tool or another coordinator). The coordinator logs one Prepare record and one Complete
+    record.
     """
     raw.create_topic(topic, 20)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
@@ -405,8 +406,8 @@ RecentEnds.look = lambda self, log_end_offset, now, seconds: log_end_offset
 
 
 def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
-    """Wait until the broker has removed a plain producer whose last record is of 2023, which shows that it has looked
-    for expired producers.
+    """Wait until the broker has removed a plain producer whose last record has a timestamp in 2023; the removal shows
+    that the broker has searched for expired producers.
     """
     name = f"silent-{time.monotonic_ns()}"
     with RawClient(broker.port) as client:
@@ -425,8 +426,8 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9144: all records of a producer in the partition are older than producer.id.expiration.ms when the
-    coordinator aborts its transaction. The partition still knows the producer and its epochs, because the expiration
-    counts from the time of the last marker.
+    coordinator aborts its transaction. The partition still knows the producer and its epochs, because a producer
+    expires by the time of its last marker.
     """
     settings = {
         "producer.id.expiration.ms": "60000",
@@ -439,7 +440,7 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
         client.create_topic(topic)
         txn = RawTransactions(client, topic, is_v2=is_v2)
         old = txn.take_over(timeout_ms=3000)
-        for _ in range(3):  # records of 2023, in an open transaction
+        for _ in range(3):  # records with timestamps in 2023, in an open transaction
             txn.write(topic, value=b"dropped")
             some_looks_for_silent_producers(broker)
         assert last_stable_offset(client, topic) == 0
@@ -463,8 +464,8 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
 def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool
 ) -> None:
-    """redpanda#3232: the old transaction is aborted immediately, not by its timeout a minute later. No request can end
-    the new transaction with a future epoch (KAFKA-9600).
+    """redpanda#3232: the old transaction is aborted immediately, not by its timeout a minute later. No request with a
+    future epoch can end the new transaction (KAFKA-9600).
     """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
@@ -491,8 +492,9 @@ def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
 def test_e22_a_transaction_survives_a_kill_before_its_end(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
 ) -> None:
-    """redpanda#6018: coordinator and leader fail together after records and offsets were acknowledged and before the
-    end was requested. Either the commit fails, or every acknowledged record is committed.
+    """redpanda#6018: coordinator and leader fail together, after records and offsets were acknowledged and before the
+    producer has requested the end of the transaction. Either the commit fails, or every acknowledged record is
+    committed.
     """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -522,7 +524,7 @@ def test_e22_a_transaction_survives_a_kill_before_its_end(
 
 @BOTH
 def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
-    """The fencing state must be in the log, not only in memory."""
+    """The fencing must also be stored in the log, because otherwise the restarted broker would not know it."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -549,8 +551,8 @@ def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFac
 def test_e24_a_waiting_fetch_learns_aborted_transactions(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5376: the list of aborted transactions belongs to the records that are read at the end of the wait, not to
-    the state at its beginning.
+    """KAFKA-5376: the list of aborted transactions must match the records that are read at the end of the wait, not the
+    state at the beginning of the wait.
     """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)

@@ -1,4 +1,4 @@
-"""Tests requests of real clients that reach the broker late or changed: a proxy in front of the broker holds back and
+"""Tests requests of real clients that reach the broker late or changed: a proxy in front of the broker delays and
 alters them, as a network might (E1, E2, S67).
 """
 
@@ -55,9 +55,9 @@ Dispatcher.handle = hold
 
 
 class Door:
-    """A part of the proxy that holds back requests on their way to the broker. While the door is shut, up to `most`
-    requests of an API wait; when it opens, the
-    requests are forwarded, even if their clients have disconnected.
+    """A part of the proxy that can delay requests on their way to the broker. While the door is shut, up to `most`
+    requests of an API wait in the proxy; when it opens, the proxy forwards them, even if their clients have
+    disconnected.
     """
 
     def __init__(self, path: Path, sabotage: Sabotage, api_key: ApiKey, most: int = 1000) -> None:
@@ -69,7 +69,7 @@ class Door:
         self._lock.touch()
 
     def open(self) -> int:
-        """Forward the requests that were held back, and return their number."""
+        """Forward the delayed requests, and return their number."""
         self._lock.unlink()
         text = eventually(lambda: self._log.read_text() if self._log.exists() else "", "what was held back has come in")
         return int(text)
@@ -148,7 +148,9 @@ def test_e2_a_client_gives_up_on_a_record_that_comes_in_the_end(
     topic: str,
     fails: Callable[[str, str, Door], Callable[[], None]],
 ) -> None:
-    """KAFKA-14402 with its real sequence of events: delivery timeout, abort, and then the record arrives."""
+    """KAFKA-14402 with its real sequence of events: the delivery timeout passes, the transaction is aborted, and then
+    the record arrives.
+    """
     door = Door(tmp_path / "lock", sabotage, ApiKey.PRODUCE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -170,8 +172,8 @@ def test_e2_a_client_gives_up_on_a_record_that_comes_in_the_end(
 async def test_e1_the_end_of_a_transaction_comes_after_its_retry(
     broker_factory: BrokerFactory, sabotage: Sabotage, tmp_path: Path, topic: str, commits: bool, late_commits: bool
 ) -> None:
-    """KAFKA-17754 as it was first reported: the first EndTxn is delayed, its retry ends the transaction, and the first
-    EndTxn arrives in the middle of the next transaction.
+    """KAFKA-17754 as it was first reported: the first EndTxn is delayed, its retry ends the transaction, and the
+    delayed EndTxn arrives in the middle of the next transaction.
     """
     door = Door(tmp_path / "lock", sabotage, ApiKey.END_TXN, most=1)
     broker = broker_factory().start()
@@ -249,8 +251,8 @@ def one_by_one_with_kafka_python(address: str, topic: str, values: list[bytes]) 
 def test_s67_our_producer_recovers_from_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str
 ) -> None:
-    """The second record arrives with sequence 111 instead of 1 and is refused. The producer continues with the next
-    epoch and sequence 0: each record is in the log once, and in order.
+    """The second record arrives with the sequence 111 instead of 1, and is refused. The producer continues with the
+    next epoch and sequence 0, and each record is in the log once and in order.
     """
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
@@ -268,7 +270,9 @@ def test_s67_our_producer_recovers_from_a_changed_sequence(
 def test_s67_other_producers_report_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, produce: Callable[[str, str, list[bytes]], None]
 ) -> None:
-    """The other producers do not retry: they report an error, and the log has the acknowledged records."""
+    """The producers of the other libraries do not retry: they report an error, and the log has the acknowledged
+    records.
+    """
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:

@@ -54,9 +54,9 @@ describe_cluster.handle = handle
 
 
 def test_a_stall_counts_for_all_the_requests_that_it_kept_from_being_sent() -> None:
-    """During a stall of one second, requests count that would have been sent, with the time that they would have
-    waited. With 49 seconds of short waits the stall is 2% of the time, so one request in a hundred waits about half a
-    second or longer.
+    """During a stall of one second, the client also counts requests that it would have sent, each with the time that it
+    would have waited. With 49 seconds of short waits the stall is 2% of the time, so one request in a hundred waits
+    about half a second or longer.
     """
     interval = int(INTERVAL_SECONDS * 1000)
     measured = percentiles([MS] * (99_000 // interval) + [1000 * MS])
@@ -115,14 +115,14 @@ def test_other_work_excuses_no_broker_that_stands_still(
 
 
 MS_OF_WAITS = [
-    # wall time, (ran, waited for a processor) of the prober and of the broker's loop, the same wait of other threads ->
-    # net wait, all in ms
+    # times of the prober and of the broker's loop, each as wall time and (time on a processor, time waiting for a
+    # processor), then the same wait of other threads -> net wait; all in ms
     (10, (1, 2), (3, 4), 0, 3),  # the loop ran for 3 ms
     (50, (0, 0), (1, 0), 0, 50),  # the loop slept, for a lock or a disk
     (50, (0, 0), (1, 0), 40, 10),  # the loop waited for a lock whose holder had no processor
     (50, (0, 0), (1, 0), 400, 1),  # several threads waited for a processor
-    (50, (0, 0), (45, 5), 400, 45),  # the loop ran the whole time, so the waiting of others does not count
-    (50, (10, 0), (100, 0), 0, 40),  # the loop had run before the measurement, too
+    (50, (0, 0), (45, 5), 400, 45),  # the loop ran the whole time, so the waiting of other threads does not count
+    (50, (10, 0), (100, 0), 0, 40),  # the loop had also run before the measurement
     (5, (4, 4), (4, 4), 4, 0),
 ]
 
@@ -153,8 +153,8 @@ def test_times_of_short_lived_threads_are_counted() -> None:
 
 @NEEDS_PROC
 def test_the_peak_is_of_the_time_since_it_was_forgotten() -> None:
-    """The kernel counts pages for each processor and sums the counts only occasionally, so a peak is exact to some
-    hundreds of KB.
+    """The kernel counts pages for each processor and sums these counts only occasionally, so a measured peak is exact
+    only to some hundreds of KB.
     """
     memory = BrokerMemory(os.getpid())
     block = bytearray(64 << 20)

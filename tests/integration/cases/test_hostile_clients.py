@@ -1,5 +1,5 @@
-"""Runs a small version of each hostile client, beside an honest client that must not be affected. `make hostile` runs
-the full version.
+"""Runs a small version of each hostile client at the same time as an honest client, which must not be affected. `make
+hostile` runs the full version.
 
 The tests also check that even a short measurement notices an effect.
 """
@@ -23,8 +23,8 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 
 PACES = (BRIEF, THOROUGH, THOROUGH)
-"""The lengths of the first measurement and of up to two repetitions, which are made only while a measured number is too
-high.
+"""The lengths of the first measurement and of up to two repeated measurements; it is repeated only while a measured
+number is too high.
 """
 SMALL = [client for client in CLIENTS if client.small is not None]
 

@@ -1,4 +1,4 @@
-"""Tests how much memory of the broker hostile connections, however many, can use: the budgets, plus a little for each
+"""Tests how much memory of the broker hostile connections can use in total: the budgets, plus a little for each
 connection.
 """
 
@@ -32,12 +32,13 @@ REQUEST_BUDGET = 8 * MB
 ANSWER_BUDGET = 8 * MB
 LARGEST_REQUEST = 4 * MB
 PER_CONNECTION = 150_000
-"""Bytes for each connection: its first buffer, unread responses below the high-water mark, and objects."""
+"""Bytes that each connection may use: its first buffer, unread responses below the high-water mark, and objects."""
 PER_TLS_CONNECTION = PER_CONNECTION + 30_000 + UNCOUNTED_BYTES
-"""Bytes for each TLS connection: its first buffer, unread responses, objects, and OpenSSL's state with the bytes in it.
+"""Bytes that each TLS connection may use: its first buffer, unread responses, objects, and OpenSSL's state with the
+bytes in it.
 """
 SLACK = 12 * MB
-"""Bytes for the broker's own work, and for one response that is built before it is counted."""
+"""Bytes that the broker may use for its own work, and for one response that is built before it is counted."""
 PARTITIONS = 50
 RECORD = 110_000
 """The size of a record in bytes, small enough that the broker copies the record when reading it."""
@@ -60,8 +61,8 @@ def anonymous_bytes(broker: BrokerProcess) -> int:
 
 
 SENT_AT_ONCE = 64 * 1024
-"""With TLS, bytes that the socket has not accepted must be sent again unchanged, so they are sent in pieces of this
-size.
+"""If the socket has not accepted some TLS bytes, exactly the same bytes must be sent again, so the data are sent in
+pieces of this size.
 """
 
 
@@ -143,8 +144,9 @@ def write(honest: RawClient) -> None:
 def test_n_hostile_connections_take_the_budgets_and_little_more(
     tmp_path: Path, with_tls: bool, beside_an_honest_one: bool
 ) -> None:
-    """The test ends when the broker has neither read nor allocated more for a while. In a soak an honest client needs
-    the same memory: it waits until the broker disconnects some hostile connections, which then connect again.
+    """The test ends when the broker has neither read more bytes nor allocated more memory for a while. In a soak an
+    honest client needs the same memory, and waits until the broker disconnects some hostile connections; these then
+    connect again.
     """
     settings = {
         **(SECURED if with_tls else {}),

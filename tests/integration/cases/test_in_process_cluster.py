@@ -20,11 +20,13 @@ UP_SECONDS, FIRST_SECONDS, NEXT_SECONDS = 0.1, 0.5, 1.0
 is acknowledged after the leader's session has ended.
 """
 TRIES = 6
-"""How often figures that are too high are measured again: a defect is slow each time, a busy machine is not."""
+"""If a figure is too high, it is measured again this many times, because a defect is slow each time and a busy machine
+is not.
+"""
 
 
 async def timed(work: Awaitable[T]) -> tuple[float, T]:
-    """Run the work, and return the seconds that it took, and its result."""
+    """Run the work; return how many seconds it took, and its result."""
     began = time.monotonic()
     result = await work
     return time.monotonic() - began, result
@@ -47,8 +49,8 @@ def log_ends(cluster: MemoryCluster) -> list[int]:
 
 
 async def play(directory: Path) -> tuple[float, float, float]:
-    """Start a cluster, write a record, and write another record after the leader has lost its session; return the
-    seconds for each step.
+    """Start a cluster, write a record, and write another record after the leader has lost its session; return how many
+    seconds each step took.
     """
     cluster = MemoryCluster(directory)
     up, _ = await timed(cluster.start())
@@ -106,7 +108,7 @@ async def test_no_request_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_foreign_client_writes_while_brokers_restart(tmp_path: Path) -> None:
-    """librdkafka blocks the thread of the test while it waits, so this tests a synchronous client."""
+    """librdkafka blocks the thread of the test while it waits, so this test shows that synchronous clients work."""
     from confluent_kafka import Consumer as LibrdkafkaConsumer
     from confluent_kafka import Producer as LibrdkafkaProducer
 

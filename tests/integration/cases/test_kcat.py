@@ -1,4 +1,6 @@
-"""Tests kcat, if installed: a command built on librdkafka 2.0, and so a client that is years older than the others."""
+"""Tests kcat, if it is installed: a command built on librdkafka 2.0, which is years older than the other tested
+clients.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tests `kill -9` during producing, repeatedly on the same data, and the orderly stop.
+"""Tests that acknowledged records survive `kill -9` during producing, repeatedly on the same data, and the orderly
+stop.
 
-The raw producer knows exactly which records were acknowledged: it has no retries and no idempotence, and several
+The raw producer shows exactly which records were acknowledged: it has no retries and no idempotence, and several
 requests in flight. Each record contains its partition and a sequence number, which is also its timestamp, so that
 offsets, content and time index can be compared.
 """
@@ -30,7 +31,8 @@ STEP_MS = 10
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD, Compression.SNAPPY)
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 
-# Small segments and dense indexes, so that kills also interrupt rolls and the writing of index entries.
+# Small segments and dense indexes, so that kills also interrupt the rolling of segments and the writing of index
+# entries.
 SETTINGS = {
     "log.segment.bytes": "20000",
     "log.index.interval.bytes": "200",
@@ -251,7 +253,7 @@ def test_a_clean_stop_is_marked_and_spares_the_scan(broker_factory: BrokerFactor
 
 
 def test_a_stop_ends_waiting_requests(broker_factory: BrokerFactory) -> None:
-    """A waiting Fetch and a half-sent request do not delay the broker's stop."""
+    """A Fetch that waits for records, or a request that is only half sent, does not delay the broker's stop."""
     broker = broker_factory(SETTINGS).start()
     create_topics(broker)
     with RawClient(broker.port) as polling, RawClient(broker.port) as half_sent:

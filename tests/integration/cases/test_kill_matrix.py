@@ -1,5 +1,5 @@
-"""Runs a part of the kill matrix (one fault at one point of a transaction per run), with each fault, in the broker and
-in the client; `make kill-matrix` runs all of it.
+"""Runs a part of the kill matrix (each run has one fault at one point of a transaction), with each kind of fault, in
+the broker and in the client; `make kill-matrix` runs the entire matrix.
 
 The tests also check that a run with missing or duplicate records in its output counts as failed.
 """
@@ -73,7 +73,7 @@ async def test_inputs_are_processed_exactly_once_when_the_client_stops_at_the_po
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("library", "is_v1"), [("aiokafka", True), ("oncelog", False), ("oncelog-v1", True)])
 async def test_each_library_has_the_transactions_that_its_table_names(stage: Stage, library: str, is_v1: bool) -> None:
-    """Only before V2 does a client send AddPartitionsToTxn itself."""
+    """A client sends AddPartitionsToTxn itself only before V2."""
     stage.proxy.versions.clear()
     outcome = await run_cell(stage, Cell(library, Moment(Hit("before", "reply-sent")), Fault.CONNECTION_CUT))
     assert outcome.problems == []

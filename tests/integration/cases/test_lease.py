@@ -1,5 +1,5 @@
-"""Tests a broker's lease (the time for which its ZooKeeper session is certain to last) on a real ensemble: the lease
-ends before ZooKeeper removes the broker's node, whichever server dies.
+"""Tests a broker's lease (the time for which its ZooKeeper session certainly lasts) on a real ensemble: the lease ends
+before ZooKeeper removes the broker's node, whichever server dies.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperSt
 from oncelog_broker.runtime.clock import SystemClock
 
 SESSION_SECONDS = 1.5
-"""The session timeout, which is six ticks of the ensemble: a silent client's session ends at most a sixth of
-this time too late.
+"""The session timeout, which is six ticks of the ensemble, so the session of a silent client ends at most a sixth of
+the timeout too late.
 """
 CLOCK = SystemClock()
 
@@ -52,8 +52,9 @@ async def next_heartbeat(store: ZooKeeperStore) -> None:
 
 
 async def margin(ensemble: Ensemble, follower: int, leader: int, seconds: float) -> float | None:
-    """Kill the follower `seconds` after a heartbeat, and return for how long the node outlives the lease. Returns None
-    if the session had already been lost before the kill, because the machine was blocked.
+    """Kill the follower `seconds` after a heartbeat, and return for how many seconds the broker's node remains after
+    the end of the lease. Returns None if the session had already been lost before the kill, because the machine was
+    blocked.
     """
     path = f"/c7-{uuid.uuid4().hex}"
     store = await ZooKeeperStore.open(ensemble.server(follower).address, session_timeout=SESSION_SECONDS)
@@ -90,8 +91,8 @@ async def test_c7_the_lease_ends_before_the_session_when_the_follower_dies_that_
         leader = ensemble.leader
         assert leader is not None
         follower = next(each for each in (1, 2, 3) if each != leader)
-        # The first round kills the follower immediately after a heartbeat, the later rounds at a random time before the
-        # next heartbeat.
+        # In the first round the follower is killed immediately after a heartbeat, in later rounds at a random time
+        # before the next heartbeat.
         seconds = moments.uniform(0, HEARTBEAT_SHARE * SESSION_SECONDS) if margins else 0
         found = await margin(ensemble, follower, leader, seconds)
         margins += [] if found is None else [found]

@@ -1,5 +1,5 @@
-"""Tests that reference counts alone free ended objects, because the garbage collector skips frozen objects
-(`runtime/garbage.py`).
+"""Tests that objects whose work has ended are freed by reference counts alone, because the garbage collector skips
+frozen objects (`runtime/garbage.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def no_collections() -> Iterator[None]:
 
 
 def work(port: int) -> None:
-    """Use connections, topics with their logs, and a transaction; everything ends afterwards except the transactional
-    id.
+    """Use connections, topics with their logs, and a transaction; at the end all of them are closed or deleted, except
+    the transactional id.
     """
     with RawClient(port, 30.0) as client:
         transactions = RawTransactions(client, "tx")
@@ -85,7 +85,7 @@ async def test_connections_and_deleted_topics_need_no_collection(broker: Broker,
 
 @dataclass
 class Here:
-    """The broker under test as the fuzzer sees it; this broker runs in the test's own process."""
+    """Represents the broker under test for the fuzzer; this broker runs in the test's own process."""
 
     port: int
     log: Path
@@ -105,7 +105,7 @@ async def test_requests_of_every_api_need_no_collection(
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    # The first run is not compared, because it also creates objects that are kept from their first use on.
+    # The first run is not compared, because it also creates objects that are kept permanently after their first use.
     await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)

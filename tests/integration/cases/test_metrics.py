@@ -40,7 +40,7 @@ from grafana_panels import grouping, missing, panels, told  # noqa: E402
 
 NEEDS_FOLLOWERS = {"oncelog_follower_lag_records"}
 NEEDS_SUBSCRIPTIONS = {"oncelog_client_metric", "oncelog_client_metric_total"}
-"""tests/integration/cases/test_client_metrics.py has samples of these."""
+"""tests/integration/cases/test_client_metrics.py tests that these metrics have samples"""
 OUT_OF_ORDER, INVALID_EPOCH = 45, 47
 SESSION_MS = "2000"
 
@@ -90,7 +90,7 @@ def metrics_of(broker: BrokerProcess) -> Told:
 
 
 def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> Told:
-    """Wait until the metrics are as expected, because they may be slightly old and lack a new topic."""
+    """Wait until the metrics are as expected, because metrics may be slightly old and may lack a new topic."""
     found: list[Told] = []
 
     def look() -> bool:
@@ -106,7 +106,7 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    # metrics that cover the last seconds then keep their values for longer
+    # metrics about the last seconds then keep their values for longer
     settings = {"http.listener": "0", "quota.window.num": "101"}
     broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", settings)
     broker.start()
@@ -243,7 +243,7 @@ def test_quota_usage_and_waiting_are_exported(telling: BrokerProcess, topic: str
         throttle_ms = client.receive().throttle_time_ms
     assert throttle_ms > 0
     with RawClient(telling.port) as client:
-        set_quotas(client, producer_byte_rate=1e9)  # let throttled requests end soon
+        set_quotas(client, producer_byte_rate=1e9)  # a higher quota lets the throttled requests end soon
     of_all = {"user": "ANONYMOUS", "client_id": ""}
     found = until(
         telling, lambda told: told("kafka_server_produce_throttle_time", **of_all) > 0, "somebody was told to wait"
@@ -268,8 +268,8 @@ def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str) -
 
 
 def test_a_collector_of_opentelemetry_finds_what_it_is_told_to_ask_for(telling: BrokerProcess, topic: str) -> None:
-    """With deploy/otel-collector.yaml, the Collector's scrape succeeds in a format that the Collector reads, and has
-    each sample once.
+    """With deploy/otel-collector.yaml, the Collector scrapes the broker successfully in a format that it reads, and
+    gets each sample once.
     """
     text = (DEPLOY / "otel-collector.yaml").read_text()
     config = yaml.safe_load(text.replace("${env:ONCELOG_HTTP}", http_of(telling).removeprefix("http://")))
@@ -305,7 +305,7 @@ def test_a_query_that_does_not_fill_is_found(query: str, lacks: list[str]) -> No
     assert missing(query, {"bytes_total": [{}, {"topic": "abc"}]}) == lacks
 
 
-# --- clients that do not behave
+# --- clients that misbehave
 
 
 def test_misbehaving_http_clients_block_no_other(telling: BrokerProcess, topic: str) -> None:
@@ -326,7 +326,7 @@ def test_misbehaving_http_clients_block_no_other(telling: BrokerProcess, topic: 
             each.close()
 
 
-# --- the readiness that the broker reports over HTTP
+# --- the broker's readiness, as reported over HTTP
 
 
 def test_a_broker_that_waits_for_its_metadata_lives_and_is_not_ready(tmp_path: Path) -> None:

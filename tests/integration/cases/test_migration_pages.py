@@ -1,5 +1,5 @@
-"""Tests docs/migrate/: the two programs of each pair, one for another client and one for oncelog's, do the same with a
-live broker.
+"""Tests docs/migrate/, where each pair of programs has one for another client and one for oncelog's client: both do the
+same with a live broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 90
 
 
 class Pair(NamedTuple):
-    """A section of a page: the program of the other client, and oncelog's program."""
+    """A section of a page: the program for the other client, and the program for oncelog's client."""
 
     page: str
     title: str
@@ -74,8 +74,8 @@ async def outcome(program: str, address: str, topic: str, group: str, registry_u
 
 
 async def written(address: str, topic: str, group: str) -> tuple[int | None, list[bytes | None]]:
-    """Return the group's committed offset in the topic, and the committed values in the topic to which the program
-    wrote.
+    """Return the group's committed offset in the topic, and the values of the committed records in the topic to which
+    the program wrote.
     """
     async with Admin(address) as admin:
         groups = {each.group_id for each in await admin.groups.list()}

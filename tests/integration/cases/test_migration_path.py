@@ -33,7 +33,7 @@ LINK = re.compile(r"<http://127\.0\.0\.1:8080(/[^>]+)>")
 
 
 class Stranger(Operator):
-    """A reader who does what the page says, with a registry and a console in other terminals."""
+    """A reader who does what the page says, while a registry and a console run in other terminals."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -94,7 +94,7 @@ class Stranger(Operator):
         self.console_url = found[0]
 
     def console_shows(self, lines: list[str]) -> bool:
-        """Load the linked page, and return whether it shows the lines. On a busy machine the page may say that the
+        """Load the linked page, and return whether it shows the lines. On a busy machine the page may report that the
         cluster or a value took too long.
         """
         (path,) = LINK.findall(PAGE.read_text())

@@ -1,9 +1,9 @@
-"""Tests groups whose members use different libraries; each member is a separate process, which is killed or stopped.
+"""Tests groups whose members use different libraries; each member is a separate process, which a test may kill or stop.
 
-The standard output of each member is read in the order of arrival. Two pipes are read one after the other, so when a
-partition changes hands, the lines of the two members may be swapped. Hence these tests check only which member has read
-which record in the end; test_consumer_groups, where the order is certain, checks that no two members own a partition
-simultaneously.
+The standard output of each member is read in the order of arrival. The pipes of two members are read one after the
+other, so when a partition changes hands, the lines of the two members may appear in the wrong order. Hence these tests
+check only which member has read which record in the end. test_consumer_groups, where the order is certain, checks that
+no two members own a partition simultaneously.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog import Admin, NewTopic, TopicPartition
 
 PARTITIONS = 6
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""Session timeouts in milliseconds. Only members that are killed have the short timeout, because no other member may
+"""Session timeouts in milliseconds. Only members that a test kills have the short timeout, because no other member may
 time out on a busy machine.
 """
 IMPORTS = {
@@ -123,7 +123,7 @@ class MixedGroup:
         await until(is_shared, f"shared as {sizes}: {[(member.library, member.owned) for member in self.members]}")
 
     async def all_read(self, written: int) -> list[str]:
-        """Wait until some member has read every record; return the values, in any order."""
+        """Wait until every record was read by some member; return the values, in any order."""
 
         def values() -> list[str]:
             return [value for member in self.members for _, _, value in member.read]
@@ -132,7 +132,7 @@ class MixedGroup:
         return values()
 
     def assert_in_order(self) -> None:
-        """Assert that each member reads each partition forwards; only a new owner may go back."""
+        """Assert that each member reads each partition in increasing order of offsets; only a new owner may go back."""
         for member in self.members:
             for partition in range(PARTITIONS):
                 offsets = [offset for place, offset, _ in member.read if place == partition]
@@ -178,8 +178,8 @@ async def test_two_libraries_share_the_work(address: str, topic: str, strategy: 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_killed_member_is_replaced(address: str, topic: str, strategy: str) -> None:
-    """After a kill -9 the member's session ends, and the others continue from its committed offsets; no record is
-    skipped.
+    """After a kill -9 the member's session ends, and the other members continue from its committed offsets; no record
+    is skipped.
     """
     async with mixed_group(address, topic, strategy) as (group, writer):
         writer.start()

@@ -63,7 +63,7 @@ CHANGES = {
     ("configs", "set"): ["--topic", HOSTILE, "retention.ms=1"],
     ("configs", "delete"): ["--topic", HOSTILE, "retention.ms"],
 }
-"""Commands that repeat a name in their output, or are refused and name it in the error."""
+"""Commands that either print a name, or are refused and print the name in the error."""
 ELSEWHERE = {
     ("leaders", "elect"), ("acls", "list"), ("acls", "add"), ("acls", "remove"), ("users", "set"), ("users", "remove"),
     ("quotas", "set"), ("quotas", "remove"), ("reassign", "generate"), ("reassign", "execute"), ("reassign", "verify"),
@@ -74,8 +74,8 @@ ELSEWHERE = {
     ("groups", "delete-offsets"), ("topics", "delete-records"),
     ("topics", "move-dir"),
 }  # fmt: skip
-"""Commands that are not run here, because they print names chosen by clients only through `show_rows`, `tell` and
-`Failure`, like all commands.
+"""Commands that are not run in this test, because they print names chosen by clients only through `show_rows`, `tell`
+and `Failure`, as all commands do.
 """
 
 
@@ -104,7 +104,7 @@ async def oncelog(broker: BrokerProcess, *arguments: str) -> Result:
 
 
 def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
-    """Run a command on a pseudo-terminal, and return its output."""
+    """Run a command on a pseudo-terminal, and return the output that the terminal gets."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "ONCELOG_BOOTSTRAP_SERVER": broker.address, "COLUMNS": "400", "TERM": "xterm"}
     process = subprocess.Popen([COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
@@ -123,7 +123,7 @@ def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
 
 @asynccontextmanager
 async def named(broker: BrokerProcess, topic: str) -> AsyncIterator[None]:
-    """Create a client, a group, its metadata, a transaction and a quota that all have the hostile name."""
+    """Create a client, a group with metadata, a transaction and a quota, all of which have the hostile name."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(broker.address))
         await admin.create_topics([NewTopic(topic, num_partitions=1)])

@@ -1,6 +1,6 @@
 """Tests committed offsets under `kill -9` of the broker, repeatedly on the same data: no committed offset decreases.
 
-The raw committer knows exactly which commits were acknowledged: it has several requests in flight and no retries.
+The raw committer shows exactly which commits were acknowledged: it has several requests in flight and no retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests a single broker whose metadata store is older than its logs, or has unreadable nodes: the broker starts and
+"""Tests a single broker whose metadata store is older than its logs, or has unreadable nodes. The broker starts and
 reports the problem, and no acknowledged record is lost.
 """
 

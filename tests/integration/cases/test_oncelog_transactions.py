@@ -44,8 +44,8 @@ async def create(address: str, topic: str, partitions: int = PARTITIONS, **confi
 
 
 async def committed(address: str, topic: str, producer: Producer, partitions: int = PARTITIONS) -> list[list[bytes]]:
-    """Return the records that a read_committed consumer finds in each partition. First an end mark is written to each
-    partition in a transaction.
+    """Return the records that a read_committed consumer finds in each partition. Before reading, the function writes an
+    end mark to each partition in a transaction.
     """
     async with producer.transaction():
         for partition in range(partitions):
@@ -114,8 +114,8 @@ async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: st
 async def test_e1_a_commit_with_a_lost_answer_is_repeated_safely(
     producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before V2 the client bumps the epoch after the repeated commit, because the first EndTxn could still arrive late
-    and must not end the next transaction.
+    """Before V2 the client increments the epoch after a repeated commit, because the first EndTxn might still arrive
+    late and must not end the next transaction.
     """
     await create(address, topic)
     start, lost = BrokerConnection.start, list[int]()
@@ -179,8 +179,9 @@ async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer
 async def test_s42_a_slow_transaction_is_aborted_and_the_next_one_succeeds(
     broker_factory: BrokerFactory, topic: str, level: int, notices_by: str
 ) -> None:
-    """KIP-588: no other producer has taken over, so this producer continues. Before V2 the producer notices the timeout
-    only by a write, because the coordinator's responses do not distinguish it from a producer that was replaced.
+    """KIP-588: if no other producer has taken over after a timeout, this producer continues. Before V2 the producer
+    notices the timeout only when it writes, because the coordinator's responses do not distinguish a timeout from a
+    replaced producer.
     """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     await create(broker.address, topic)
@@ -281,7 +282,7 @@ async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
 async def test_s45_a_record_waiting_for_room_does_not_join_the_next_transaction(
     address: str, level: int, topic: str
 ) -> None:
-    """The waiting record fails, and later records do not."""
+    """The record that is waiting fails, and later records do not."""
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
     async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
@@ -381,7 +382,9 @@ async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
 async def test_s60_the_consumer_rewinds_although_the_broker_is_away(
     broker_factory: BrokerFactory, topic: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The consumer rewinds however long the broker is down, even longer than a call may take, and skips no record."""
+    """The consumer returns to the committed offsets however long the broker is down, even longer than a call may take,
+    and skips no record.
+    """
     broker = broker_factory().start()
     source, failures = topic + "-in", list[asyncio.Task[Any]]()
     await create(broker.address, topic)
@@ -430,7 +433,7 @@ async def test_s60_the_consumer_rewinds_although_the_broker_is_away(
 async def test_s37_late_offsets_do_not_join_the_next_transaction(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit of offsets that got no response arrives late: it must not reset the offsets that the next transaction
+    """A commit of offsets whose response was lost arrives late: it must not reset the offsets that the next transaction
     commits.
     """
     await create(address, topic)
@@ -465,7 +468,7 @@ async def test_s37_late_offsets_do_not_join_the_next_transaction(
 
 
 async def test_s38_a_producer_is_closed_while_its_commit_fails(producing: Producer, address: str, topic: str) -> None:
-    """The transaction is aborted when the producer is closed, and does not wait for its timeout."""
+    """When the producer is closed, its transaction is aborted immediately, and not only after its timeout."""
     await create(address, topic, max_message_bytes="1000")
     producing.begin_transaction()
     await producing.send_and_wait(topic, b"small", partition=0)
@@ -549,8 +552,8 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_process_that_knows_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
-    """The producer of the transaction is closed by then. A repeated request, or a request for the opposite end, returns
-    the actual outcome.
+    """The producer of the transaction is already closed at that time. A repeated request to end the transaction, or a
+    request for the opposite outcome, returns the actual outcome.
     """
     await create(address, topic)
     async with Producer(address, transactional_id=new_id()) as producer:

@@ -1,5 +1,5 @@
-"""Tests a limit of open files that is far too low: connections are refused, no log goes offline, and open logs take no
-descriptors from connections.
+"""Tests a limit of open files that is far too low: connections are refused, no log goes offline, and open logs leave
+descriptors for connections.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
     with broker, ExitStack() as opened, RawClient(broker.port) as client:
         client.create_topic("orders")
         flood = [opened.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(CONNECTIONS)]
-        # While all connections are open, the broker must still roll segments and create topics.
+        # While as many connections as possible are open, the broker must still roll segments and create topics.
         assert {produce(client) for _ in range(60)} == {ErrorCode.NONE}
         client.create_topic("another", partitions=3)
         refused = sum(map(is_refused, flood))
@@ -54,7 +54,7 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
 
 
 def test_more_partitions_than_descriptors_leave_connections_their_own(tmp_path: Path) -> None:
-    """Each open log once kept its own descriptor, so logs that were created on a running broker left none for new
+    """Each open log once kept its own descriptor, so creating logs on a running broker left no descriptors for new
     connections.
     """
     broker = BrokerProcess(tmp_path / "data", open_files=OPEN_FILES)

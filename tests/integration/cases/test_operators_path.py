@@ -1,5 +1,4 @@
-"""Follows docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is decommissioned
-step by step.
+"""Follows docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is decommissioned.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FOR_SECONDS = re.compile(r"for: \w+")
 START_SECONDS = 60.0
 ALERT_SECONDS = 100.0
 LEAST_FREE_SHARE = 0.12
-"""The least free share of the disk with which the doctor does not report a full disk."""
+"""The smallest free share of the disk with which the doctor does not report a full disk."""
 
 
 class Watcher(Operator):
@@ -46,7 +45,7 @@ class Watcher(Operator):
 
     @contextmanager
     def watching(self, command: str) -> Iterator[None]:
-        """Run Prometheus with this test's targets, and with alerts that wait for only one second."""
+        """Run Prometheus with the broker addresses of this test, and with alerts that wait for only one second."""
         program, flag, config = command.split()
         assert (program, flag, ROOT / config) == ("prometheus", "--config.file", RULES.with_name("prometheus.yaml"))
         text = (ROOT / config).read_text().replace("15s", "1s")

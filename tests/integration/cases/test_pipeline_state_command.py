@@ -1,4 +1,4 @@
-"""Tests `oncelog pipeline state` against a live broker: the commands that the error of a refused start names."""
+"""Tests, against a live broker, `oncelog pipeline state`: the command that the error of a refused start names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> N
     assert f"{orphan.query.name}: committed\n" in done.stdout
     assert await sink.seen() == batches(0)
     assert orphan.query.name not in oncelog(address, "finish").stdout
-    # the driver that was believed dead was only slow, and continues
+    # the driver that was considered dead was only slow, and continues now
     await run(sink.address, sink.topic, Abort(orphan, messages))
     assert await sink.seen() == batches(0)
 

@@ -1,5 +1,5 @@
-"""Tests that no producer id is assigned twice, whatever happens to the connections to ZooKeeper, to its servers, and to
-processes that replace each other (S1-S4, with an unknown outcome of a write).
+"""Tests that no producer id is assigned twice when connections to ZooKeeper break, its servers fail, or processes
+replace each other (S1-S4, with an unknown outcome of a write).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def test_s1_no_block_is_given_twice_when_servers_and_takers_stop(
 async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
     zookeeper: str, direction: Direction, moment: Moment, rounds: int
 ) -> None:
-    """The first process is paused in the middle of its write, another process with the same broker id allocates a
+    """The first process is paused in the middle of its write. Another process with the same broker id allocates a
     block, and the first process continues: the node then has exactly the value that the first process tried to write.
     """
     with CuttingProxy(zookeeper) as proxy:
@@ -146,7 +146,7 @@ async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
 
 
 class Stop:
-    """Pauses the proxy in front of ZooKeeper, which only one client uses, at the client's next write."""
+    """Pauses the proxy in front of ZooKeeper at the next write of the only client that uses this proxy."""
 
     def __init__(self) -> None:
         self.reached, self.is_over = threading.Event(), threading.Event()

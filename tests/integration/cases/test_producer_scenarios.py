@@ -69,7 +69,7 @@ def test_s5_an_empty_transactional_id_is_none(raw: RawClient) -> None:
 
 
 def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFactory, topic: str) -> None:
-    """No client has requested a coordinator yet, so this broker coordinates nothing so far."""
+    """No client has looked up a coordinator yet, so this broker coordinates nothing so far."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
@@ -120,7 +120,7 @@ def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9666: the coordinator's log is below its min.insync.replicas for a while. Every retry of InitProducerId
-    used up an epoch, until none were left.
+    used up an epoch, until no epoch was left.
     """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -159,8 +159,8 @@ def plant(directory: Path, metadata: TransactionMetadata) -> None:
 def test_s35_e14_the_epochs_of_a_producer_id_run_out(
     broker_factory: BrokerFactory, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5283: after its last epochs a producer id is replaced by another; no epoch is used twice, and late requests
-    are refused.
+    """KAFKA-5283: after its last epochs a producer id is replaced by another id; no epoch is used twice, and late
+    requests are refused.
     """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -193,7 +193,7 @@ def test_s35_e14_the_epochs_of_a_producer_id_run_out(
 def test_s35_s42_a_timeout_at_the_last_epoch_brings_another_producer_id(
     broker_factory: BrokerFactory, topic: str
 ) -> None:
-    """The producer continues with another producer id, and the timed-out transaction is aborted, too."""
+    """The producer continues with another producer id, and its transaction that has timed out is aborted, too."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic, partitions=2)
@@ -223,8 +223,8 @@ def test_s35_s42_a_timeout_at_the_last_epoch_brings_another_producer_id(
 
 
 def test_s34_e17_a_producer_continues_after_an_error(raw: RawClient, topic: str) -> None:
-    """KIP-360, with raw requests: the current epoch is bumped, the previous epoch is a retry, any other epoch is
-    fenced.
+    """KIP-360, with raw requests: a request with the current epoch increments the epoch, one with the previous epoch
+    counts as a retry, and one with any other epoch is fenced.
     """
     txn = RawTransactions(raw, topic)
     first = txn.take_over()
@@ -244,8 +244,8 @@ def test_s34_e17_a_producer_continues_after_an_error(raw: RawClient, topic: str)
 
 
 def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> None:
-    """KAFKA-7692: ... After sequence 2147483647 follows 0: the batch after the wrap is accepted, and a duplicate is
-    recognised.
+    """KAFKA-7692: ... After sequence 2147483647 follows 0: the batch after this wrap is accepted, and a duplicate of it
+    is recognised.
     """
     raw.create_topic(topic)
     producer = new_producer_id(raw)
@@ -262,8 +262,8 @@ def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> No
 
 
 def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClient, topic: str) -> None:
-    """KAFKA-7190: the state of a producer does not depend on its records. UNKNOWN_PRODUCER_ID made producers restart
-    repeatedly, and in-flight batches were duplicated.
+    """KAFKA-7190: the broker keeps the state of a producer even if the producer's records were deleted. In KAFKA-7190
+    the error UNKNOWN_PRODUCER_ID made producers restart repeatedly, and in-flight batches were duplicated.
     """
     raw.create_topic(topic)
     producer = new_producer_id(raw)
@@ -281,7 +281,8 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClien
 
 
 def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: BrokerFactory, topic: str) -> None:
-    """redpanda#22670: the producer is forgotten, and its next sequence, which is not 0, is accepted."""
+    """redpanda#22670: the broker has forgotten the producer, and accepts the producer's next sequence, which is not 0.
+    """
     settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
@@ -289,7 +290,7 @@ def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: B
         producer = new_producer_id(client)
         for sequence in range(3):
             assert send(client, topic, sequenced(producer.producer_id, sequence)).error_code == 0
-        # A gap in the sequences is refused as long as the producer is known.
+        # As long as the broker knows the producer, it refuses a gap in the sequences.
         eventually(lambda: send(client, topic, sequenced(producer.producer_id, 7)).error_code == 0, "it is forgotten")
         assert client.list_offset(topic, 0)[0] == 4
 
@@ -318,8 +319,8 @@ PartitionLog.append_as_leader = fails_now_and_then
 
 
 def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabotage: Sabotage, topic: str) -> None:
-    """redpanda#5355, KAFKA-14034: after UNKNOWN_SERVER_ERROR an idempotent producer uses new sequences, so written
-    batches are duplicated. After a lost connection the producer retries the same batch.
+    """redpanda#5355, KAFKA-14034: after UNKNOWN_SERVER_ERROR an idempotent producer uses new sequences, so batches that
+    were written are duplicated. After a lost connection the producer retries the same batch.
     """
     sabotage(FAILING_APPEND)
     broker = broker_factory().start()
@@ -345,8 +346,8 @@ def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabot
 
 
 def test_s59_the_errors_of_a_batch_are_checked_in_order(raw: RawClient, topic: str) -> None:
-    """A batch with several faults gets the error that comes first in the order topic, CRC, size, duplicate, epoch,
-    sequence, and the batch changes nothing.
+    """A batch with several faults gets the error of the first fault in the order topic, CRC, size, duplicate, epoch,
+    sequence; the batch changes nothing.
     """
     pid = new_producer_id(raw).producer_id
     wrong_in_all = sequenced(pid, 7)
@@ -367,8 +368,8 @@ def test_s59_the_errors_of_a_batch_are_checked_in_order(raw: RawClient, topic: s
 
 
 def test_s67_a_sequence_changed_in_transit_is_detected(raw: RawClient, topic: str) -> None:
-    """A batch whose sequence 1 arrives as 111 is refused, nothing is written, and the original is accepted. A producer
-    that restarts, with the next epoch or another id, begins at 0.
+    """A batch whose sequence 1 arrives as 111 is refused and not written, and the original batch is accepted. A
+    producer that restarts, with the next epoch or another id, begins at sequence 0.
     """
     raw.create_topic(topic)
     pid = new_producer_id(raw).producer_id

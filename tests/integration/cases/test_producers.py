@@ -42,7 +42,7 @@ Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 def send(
     client: RawClient, topic: str, *batches: bytes | bytearray, transactional_id: str | None = None, version: int = 9
 ) -> list[Answer]:
-    """Send one request for each batch, all in flight; return the responses."""
+    """Send one request for each batch, so that all are in flight; return the responses."""
     for batch in batches:
         request = produce_request(topic, 0, batch)
         request.transactional_id = transactional_id
@@ -62,7 +62,7 @@ def values(client: RawClient, topic: str) -> list[bytes | None]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Start a broker that verifies no transactions with a coordinator, because these tests invent their
+    """Start a broker that does not verify transactions with a coordinator, because these tests invent their
     transactions.
     """
     settings = {"log.segment.bytes": "1048576", **NO_COORDINATOR}
@@ -243,7 +243,7 @@ def test_s8_each_record_is_written_once_though_answers_are_lost(
 
 
 def produce_one_by_one(library: type[ForeignClient], address: str, topic: str, records: list[Record]) -> None:
-    """Produce idempotently with many requests, as each library does."""
+    """Let each library produce idempotently with many requests."""
     if library is Librdkafka:
         client = Librdkafka(address, **{"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20})
         producer = client.producer(

@@ -90,7 +90,7 @@ def test_a_history_that_is_wrong(oncelog_history, oncelog_topic):
 
 
 def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment variable that would stop or change a broker has no effect on a test's broker."""
+    """Environment variables that would stop or change a broker have no effect on the broker of a test."""
     monkeypatch.setenv("ONCELOG_PORT", "tcp://10.0.0.1:9092")
     monkeypatch.setenv("ONCELOG_NUM_PARTITON", "3")
     done = pytest_in(project, MISTAKEN, *WITHOUT)
@@ -102,7 +102,7 @@ def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, m
 
 
 def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Path) -> None:
-    """A failed test shows the broker's log lines during the test, not earlier lines."""
+    """For a failed test, pytest shows the broker's log lines from during the test, not earlier lines."""
     done = pytest_in(project, PLAIN + FAILING, *WITHOUT)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
     assert "2 failed" in done.stdout
@@ -113,7 +113,7 @@ def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Pa
     assert all(topic.startswith("test_it-") for topic in topics)
     assert started_at(int(brokers[0])) is None
     assert done.stdout.count("log of oncelog's broker") == 1
-    # the text occurs once in the broker's log and once in the test's source, both of which pytest prints
+    # the text occurs once in the broker's log and once in the test's source, and pytest prints both
     assert done.stdout.count("what the broker said") == 1 + 1
 
 
@@ -303,6 +303,6 @@ def test_next(oncelog_in_process_cluster, oncelog_topic):
 
 
 def test_three_brokers_in_the_process_of_pytest_need_no_zookeeper(project: Path) -> None:
-    """The effects of a test on the brokers are undone when the test ends."""
+    """The effects of a test on the brokers are undone when that test ends."""
     done = pytest_in(project, IN_PROCESS, "-p", "no:cacheprovider")
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -1,8 +1,8 @@
-"""Tests quotas on a live broker, by measuring the amount in a time and by the broker's responses, and tests clients
-without a quota.
+"""Tests quotas on a live broker by measuring how much a client transfers in some time and by the broker's responses;
+also tests clients without a quota.
 
-A quota window is two seconds here, so that the burst allowance is used up soon. A test only requires a minimum of
-elapsed time, because a busy machine takes longer.
+A quota window lasts two seconds in these tests, so that the burst allowance is used up soon. A test requires only a
+minimum of elapsed time, because a busy machine takes longer anyway.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def test_too_many_topic_changes_are_refused_or_delayed(broker: BrokerProce
         lambda admin: admin.delete_topics([f"{topic}-1"]),
     ]
     for change in changes:
-        # a new connection, because the broker throttles a refused one
+        # open a new connection, because the broker throttles the connection that it has refused
         async with Admin(broker.address, client_id="changer") as admin:
             with pytest.raises(KafkaError) as raised:
                 await change(admin)
@@ -277,7 +277,9 @@ def test_librdkafka_obeys_the_throttle_time_and_keeps_the_rate(broker: BrokerPro
 async def test_users_have_quotas_of_their_own_and_our_client_waits(
     tmp_path: Any, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test records the broker's responses to oncelog's clients; alice has a quota, the administrator has none."""
+    """The test records the broker's responses to oncelog's clients: the user alice has a quota, and the administrator
+    has none.
+    """
     told: dict[str, list[float]] = {"alice": [], "admin": []}
     throttle = BrokerConnection._throttle
 
@@ -294,8 +296,8 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
         await alter(address, QuotaEntity(USER), admin, producer_byte_rate=RATE, consumer_byte_rate=RATE)
 
         async def write(settings: dict[str, Any], is_enough: Callable[[int], bool]) -> float:
-            """Write records, and return how many seconds longer it took than the quota requires; negative if it was
-            faster.
+            """Write records, and return how many seconds longer the writes took than the quota requires; negative if
+            they were faster.
             """
             async with Producer(address, **settings, batch_size=1) as producer:
                 began, written = time.monotonic(), 0
@@ -386,7 +388,7 @@ def test_connections_that_come_too_fast_wait_to_be_accepted_and_brokers_do_not(t
 
 
 def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess) -> None:
-    """Other addresses of this machine count as other clients."""
+    """Clients at other addresses of this machine count as other clients."""
 
     def answered(source: str) -> bool:
         with closing(

@@ -20,7 +20,7 @@ def the_block_with(text: str) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a shell in which the package is installed and no tests run."""
+    """Return the environment of a shell in which the package is installed and which has no variables of the tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | {"PATH": path} | more
 
@@ -45,7 +45,9 @@ def test_the_readme_test_passes_as_written(tmp_path: Path) -> None:
 
 
 def test_the_readme_test_fails_for_an_application_that_writes_again(tmp_path: Path) -> None:
-    """Many applications do this when a response is lost: they write the same records in another transaction."""
+    """When a response is lost, many applications do what this test does: they write the same records in another
+    transaction.
+    """
     commit = "        producer.commit_transaction()\n"
     again = "        producer.begin_transaction()\n        producer.produce(oncelog_topic, b'invoice 1')\n"
     said = pytest_of(the_block_with("def test_").replace(commit, commit + again + commit), tmp_path)

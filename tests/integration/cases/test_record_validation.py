@@ -1,5 +1,5 @@
-"""Tests that errors inside a batch are reported to real clients record by record, and that no other client waits for
-the check.
+"""Tests that errors inside a batch are reported to real clients record by record, and that no other client has to wait
+while a batch is checked.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     for number in range(10):
         key = None if number in (2, 7) else b"key"
         producer.produce(topic, value=b"%d" % number, key=key, on_delivery=delivered)
-    assert producer.flush(30) == 0  # flush ends lingering, so all ten records are one batch
+    assert producer.flush(30) == 0  # flush ends the wait of linger.ms, so all ten records are in one batch
     others = KafkaError._INVALID_DIFFERENT_RECORD
     expected = {number: KafkaError.INVALID_RECORD if number in (2, 7) else others for number in range(10)}
     assert told == expected
 
 
 def test_other_requests_are_answered_while_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
-    """The batch is a few kilobytes of zstd with 300,000 records, the last of which has no key."""
+    """The batch has a few kilobytes of zstd and 300,000 records; only its last record has no key."""
     records = [Record(0, 0, b"k", b"", [])] * 299_999 + [Record(0, 0, None, b"", [])]
     batch = build_batch(records, compression=Compression.ZSTD)
     with RawClient(broker.port) as hostile, RawClient(broker.port) as honest:
@@ -83,8 +83,8 @@ def test_a_client_with_acks_0_does_not_wait_for_record_validation(broker: Broker
 
 
 def test_a_client_with_acks_0_does_not_wait_for_earlier_answers(broker: BrokerProcess, topic: str) -> None:
-    """The client closes the connection while its records wait behind a Fetch that waits for more bytes: the records are
-    appended, and the Fetch ends.
+    """The client closes its connection while its records wait in the socket behind a Fetch that waits for more bytes:
+    the records are appended, and the Fetch ends.
     """
     batch = build_batch([Record(0, 0, b"k", b"", [])])
     empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)

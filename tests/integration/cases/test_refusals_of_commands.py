@@ -12,8 +12,8 @@ from warm_commands import run_oncelog_text
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 
 QUICK_SECONDS = 20.0
-"""Limit in seconds for a refused command, below default.api.timeout.ms, for which a client waits for an unreachable
-broker.
+"""Limit in seconds for a refused command; the limit is less than default.api.timeout.ms, the time for which a client
+waits for an unreachable broker.
 """
 
 

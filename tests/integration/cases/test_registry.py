@@ -308,8 +308,8 @@ def test_two_references_of_one_name_are_refused(http: httpx.Client) -> None:
 
 
 def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """Each id belongs to one schema and each version of a subject to one schema, although two registries assign them
-    simultaneously and one of the two is killed; a third registry reads the same from the topic.
+    """Each id belongs to one schema, and each version of a subject to one schema, although two registries assign them
+    simultaneously and one of the two is killed. A third registry reads the same schemas from the topic.
     """
     given: dict[str, set[int]] = {}
 
@@ -341,7 +341,7 @@ def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Re
 
 
 def test_answered_registrations_survive_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """A killed registry leaves the transaction of its last write open or committed, and the other registries
+    """A killed registry leaves the transaction of its last write either open or committed, and the other registries
     continue.
     """
     other = Registry(broker.address, tmp_path / "killed").start()

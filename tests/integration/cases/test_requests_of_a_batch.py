@@ -1,4 +1,4 @@
-"""Counts the requests of a small batch of the exactly-once sink, because each request delays a micro-batch."""
+"""Counts the requests that the exactly-once sink sends for a small batch, because each request delays a micro-batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 TASK_REQUESTS = 9
 COMMIT_REQUESTS = 19
-"""The number of requests of a commit, from the second batch on and with one broker."""
+"""The number of requests of a commit with one broker; the first batch of a query needs more."""
 
 
 @pytest.fixture

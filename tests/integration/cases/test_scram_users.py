@@ -15,8 +15,8 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 MECHANISM = ScramMechanism.SCRAM_SHA_256.value
 USERS = 30_000
 TIMEOUT_SECONDS = 30.0
-"""Limit in seconds for work of half a second; if the broker went through the entire request for each user, the work
-would take a minute.
+"""Limit in seconds for a request that takes half a second; if the broker processed the entire request once for each
+user, it would take a minute.
 """
 
 

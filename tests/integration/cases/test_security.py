@@ -50,7 +50,7 @@ IMPATIENT: dict[str, dict[str, Any]] = {
     "aiokafka": {},
     "kafka-python": {"bootstrap_timeout_ms": 3_000},
 }
-"""Settings with which the client of each library soon stops retrying."""
+"""Settings with which the client of each library stops retrying soon."""
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +289,7 @@ def test_secrets_are_not_described(secured: SecuredBroker) -> None:
     assert not any(PASSWORD in str(entry) or ADMIN_PASSWORD in str(entry) for entry in configs.values())
 
 
-# --- TLS behaves like TCP
+# --- TLS must behave like TCP
 
 
 def test_a_large_answer_arrives_whole(secured: SecuredBroker, topic: str) -> None:
@@ -397,8 +397,8 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
             assert offsets == list(range(1, len(offsets) + 1))
             return connection.is_open
 
-    # The second attempt has a longer session, because a busy machine may be blocked for the rest of a short session
-    # when the client logs in again.
+    # The second attempt has a longer session, because a busy machine may be blocked for the rest of a short session at
+    # the moment of the reauthentication.
     for session_ms in (1500, 10_000):
         settings = {"connections.max.reauth.ms": str(session_ms), "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
         directory = tmp_path / str(session_ms)
@@ -410,8 +410,8 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
 
 
 def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path: Path) -> None:
-    """The provider fails at the broker's start and later: a response that was not HTTP once stopped the updates
-    permanently.
+    """The identity provider fails at the broker's start and later; in an earlier release, a response that was not HTTP
+    stopped the updates of keys permanently.
     """
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         answers = [b"nonsense\r\n\r\n"]

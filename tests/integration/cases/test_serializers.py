@@ -1,4 +1,4 @@
-"""Tests that oncelog's serializers and those of confluent-kafka read each other's values, with oncelog's schema
+"""Tests that oncelog's serializers and those of confluent-kafka can read each other's values, with oncelog's schema
 registry.
 """
 

@@ -93,7 +93,7 @@ def key_of(message: Message) -> Key:
 def poll_until(
     consumers: list[ShareConsumer], is_enough: Callable[[], bool], take: Callable[[int, Message], None]
 ) -> None:
-    """Poll the consumers in turn; `take` is called with the index of the consumer and each message."""
+    """Poll the consumers in rotation; `take` is called with the index of the consumer and each message."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not is_enough():
         assert time.monotonic() < deadline

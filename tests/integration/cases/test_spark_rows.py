@@ -1,5 +1,5 @@
-"""Tests the rows of a task, encoded from Arrow's columns and sent to a live broker: librdkafka reads them, and would
-choose the same partitions.
+"""Tests the rows of a task: they are encoded from Arrow's columns and sent to a live broker; librdkafka reads them, and
+would choose the same partitions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FIRST_MS = 1_700_000_000_000
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
-"""Key, value, headers, timestamp (ms)."""
+"""A row: key, value, headers, timestamp (ms)."""
 
 
 def row_of(number: int) -> Row:
-    """Return a row whose number decides its features: nulls, empty fields, tombstones, large and small values, no
+    """Return a row; its number determines its features: nulls, empty fields, tombstones, large and small values, no
     header or several, decreasing timestamps.
     """
     key = None if number % 17 == 0 else b"k%d" % number * (number % 30)

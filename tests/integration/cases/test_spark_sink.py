@@ -1,8 +1,8 @@
-"""Tests the sink's steps against a live broker without Spark, with V1 and V2; each step is killed at critical points.
+"""Tests the sink's steps against a live broker without Spark, with V1 and V2; the process of each step is killed at
+critical points.
 
 Whichever process dies (a task or the driver), and whichever process continues, a read_committed consumer finds each row
-once, and no transaction
-blocks it.
+once and is not blocked by any transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 class Sink:
-    """Plays the part of a Spark query that writes to the sink: its batches, and its runs after each restart."""
+    """Stands in for a Spark query that writes to the sink: its batches, and its runs after each restart."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.address, self.topic = address, topic
@@ -67,7 +67,7 @@ class Sink:
             await admin.create_topics([NewTopic(self.topic, PARTITIONS)])
 
     def new_run(self, number: int) -> Batch:
-        """Return the batch with which a restarted driver begins: the one that it finds in Spark's log."""
+        """Return the batch with which a restarted driver begins, which is the batch that it finds in Spark's log."""
         self.runs += 1
         return Batch(self.query, f"{self.runs:08d}-run", number)
 
@@ -116,7 +116,7 @@ class Sink:
 
 
 def batches(*numbers: int) -> Counter[bytes]:
-    """Return all rows of these batches, each once."""
+    """Return all rows that these batches should write, each once."""
     return Counter(row for number in numbers for partition in range(TASKS) for row in rows_of(number, partition))
 
 
@@ -128,8 +128,8 @@ async def sink(level: int, address: str, topic: str) -> Sink:
 
 
 async def test_a_commit_killed_under_v1_is_recovered(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With transactions V1, only the sink's state topic shows the outcome of a transaction; `make soak` runs all tests
-    of this module with V1.
+    """With transactions V1, only the sink's state topic shows whether a transaction was committed; `make soak` runs all
+    tests of this module with V1.
     """
     monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
     monkeypatch.setenv(V1, "1")
@@ -179,8 +179,8 @@ POINTS = ["decision", "decided", "one ended", "all ended"]
     ],
 )
 async def test_k4_to_k7_k10_to_k13_the_commit_dies(sink: Sink, point: str, is_aborted: bool) -> None:
-    """After a task has died, Spark calls `abort`, unless its driver has died, too; in both cases the query is then
-    started again.
+    """After a task has died, Spark's driver calls `abort`, unless the driver has died, too; in both cases the query is
+    then started again.
     """
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
@@ -207,7 +207,9 @@ async def test_k9_the_driver_dies_while_tasks_write(sink: Sink) -> None:
 
 @pytest.mark.parametrize("lost", [pytest.param({0, 1, 2}, marks=pytest.mark.soak), {1}])
 async def test_k14_a_decided_timed_out_batch_is_repaired(sink: Sink, lost: set[int]) -> None:
-    """The test uses `oncelog txns fence` in place of a timeout, because both have the same effect on a transaction."""
+    """The test uses `oncelog txns fence` instead of waiting for a timeout, because both have the same effect on a
+    transaction.
+    """
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decided")
@@ -252,7 +254,7 @@ async def test_k15_a_batch_timed_out_before_the_decision_is_repeated(sink: Sink)
 
 
 async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The brokers, whose clocks abort transactions, decide the age of a transaction."""
+    """The brokers decide the age of a transaction, because the brokers' clocks abort transactions."""
     ahead_ms = now_ms() + WEEK_MS
     monkeypatch.setattr("oncelog_pipeline.sink.cluster.now_ms", lambda: ahead_ms)
     await sink.replay(sink.new_run(0))
@@ -294,7 +296,7 @@ async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:
     for step in (sink.commit(old, messages), sink.task(old, 0, attempt=1)):
         with pytest.raises(TakenOver):
             await step
-    await sink.abort(old, messages)  # the clean-up of an old run must leave the transactions of the newer run open
+    await sink.abort(old, messages)  # the clean-up of an old run must not abort the transactions of the newer run
     await sink.commit(new, written)
     assert await sink.seen() == batches(0)
 
@@ -337,12 +339,12 @@ async def test_each_task_commits_by_itself(sink: Sink, point: str) -> None:
 
 
 async def test_k22_at_least_once_duplicates_under_the_same_kills(address: str, topic: str) -> None:
-    """A plain producer that is killed at the same point and retried writes duplicates, which shows that these tests can
-    fail.
+    """A plain producer that is killed at the same point and retried writes duplicates, so this test shows that the
+    other tests can fail.
     """
     sink = Sink(address, topic)
     await sink.create()
-    for _ in range(2):  # the first attempt flushes and dies, the second is the retry
+    for _ in range(2):  # the first attempt flushes and dies, the second attempt is the retry
         async with Producer(address) as producer:
             for number, row in enumerate(rows_of(0, 0)):
                 await producer.send(topic, row, partition=number % PARTITIONS)

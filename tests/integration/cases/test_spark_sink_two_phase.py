@@ -1,8 +1,8 @@
 """Tests the sink's steps against a broker with two-phase commit: a driver may be down for longer than any timeout
 (S123).
 
-In tests that wait for the timeout, the tasks' transactions have a timeout of a few seconds. A transaction that begins
-later, with a longer timeout, shows when their timeout is over.
+In tests that wait for the timeout, the tasks' transactions have a timeout of a few seconds. Another transaction, which
+begins later with a longer timeout, shows when the timeout of the tasks' transactions is over.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def sink(two_phase: BrokerProcess, topic: str) -> Sink:
 
 
 def wait_out(broker: BrokerProcess, topic: str) -> None:
-    """Wait until every transaction that is open now with the tasks' timeout is aborted."""
+    """Wait until every transaction that is open now and has the tasks' timeout is aborted."""
     with RawClient(broker.port) as client:
         later = RawTransactions(client, f"{topic}-later")
         later.take_over(timeout_ms=TIMEOUT_MS + 500)

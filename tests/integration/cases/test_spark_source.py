@@ -1,4 +1,6 @@
-"""Tests reading ranges of offsets as columns from a live broker: each read returns the same records, and no others."""
+"""Tests that ranges of offsets are read from a live broker as columns: each read returns the same records, and no other
+records.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: st
     for pieces in (1, 7, end):
         ranges = cut({TopicPartition(topic, 0): 0}, {TopicPartition(topic, 0): end}, min_partitions=pieces)
         if pieces == end:
-            ranges = ranges[8:14]  # for speed, test only the ranges that begin or end near the first marker
+            ranges = ranges[8:14]  # test only the ranges that begin or end near the first marker, to save time
         found = [value for each in ranges for value in values(await read(address, each))]
         assert found == (everything if pieces < end else [b"1 8", b"1 9"])
     assert values(await read(address, OffsetRange(topic, 0, 33, end))) == []

@@ -1,6 +1,6 @@
-"""A streams group (KIP-1071) on a live broker: internal topics, tasks, settings, and what remains after a kill.
+"""Tests a streams group (KIP-1071) on a live broker: internal topics, tasks, settings, and what remains after a kill.
 
-The member is made by hand; `tests/interop/test_streams_groups.py` has Kafka Streams itself.
+The member of the group is simulated; `tests/interop/test_streams_groups.py` tests Kafka Streams itself.
 """
 
 from __future__ import annotations

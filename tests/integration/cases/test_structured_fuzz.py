@@ -47,7 +47,7 @@ describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sle
 
 @pytest.fixture
 def world() -> World:
-    """Return the APIs, topic ids and producers that the fuzzer would otherwise learn from a broker."""
+    """Return the APIs, topic ids and producers that the fuzzer would otherwise request from a broker."""
     served = {key: served.versions for key, served in SERVED.items()}
     return World(served=served, topic_ids=[bytes(range(16))], producers={"fuzz-tx-0": (7, 0)})
 
@@ -114,8 +114,8 @@ def the_large(cases: Iterable[Case]) -> Iterator[Case]:
 def test_no_request_harms_other_clients(
     broker_factory: BrokerFactory, undisturbed_directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> None:
-    """A client beside these requests does not wait long, and the broker keeps little memory. Normally only long
-    requests are measured, in a soak all requests.
+    """While these requests are sent, another client does not wait long, and the broker keeps little memory. Normally
+    only long requests are measured; a soak measures all requests.
     """
     for number in range(MEASUREMENTS):
         excesses = excesses_beside_odd_requests(broker_factory, undisturbed_directory / str(number), pick)
@@ -127,7 +127,7 @@ def test_no_request_harms_other_clients(
 def excesses_beside_odd_requests(
     broker_factory: BrokerFactory, directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> list[str]:
-    """Return a list of excessive waits of a client or excessive memory of the broker; a busy machine may also cause
+    """Return a list of excessive waits of a client and of excessive memory of the broker; a busy machine may also cause
     them.
     """
     broker = broker_factory(SETTINGS, directory).start()

@@ -1,4 +1,4 @@
-"""Tests that the thread that serves clients never waits for fsync, which may take arbitrarily long."""
+"""Tests that the broker thread that serves clients never waits for fsync, which may take arbitrarily long."""
 
 from __future__ import annotations
 

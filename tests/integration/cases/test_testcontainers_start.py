@@ -1,6 +1,6 @@
-"""Tests that the image for testcontainers starts as its modules start Kafka: with their variables, and with a script
-that they copy into the container. No container is needed: the test creates the paths of the image below a temporary
-directory.
+"""Tests that the image for testcontainers starts in the way in which the modules of testcontainers start Kafka: with
+their variables, and with a script that they copy into the container. No container is needed: the test creates the paths
+of the image below a temporary directory.
 """
 
 from __future__ import annotations

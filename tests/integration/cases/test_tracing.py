@@ -1,5 +1,5 @@
-"""Tests a trace through a live broker: it goes from oncelog's producer in a record's headers to the record's readers,
-also in foreign libraries, and to the records that they produce in a transaction.
+"""Tests a trace through a live broker: the trace goes from oncelog's producer in a record's headers to the record's
+readers, also in foreign libraries, and to the records that these readers produce in a transaction.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 in the end each partition has the committed records once and in order, and no transaction blocks readers.
 
 Cases that V1 cannot distinguish (E1) are excluded: with V1 a request that ends a transaction or adds offsets is
-repeated only after its epoch is over.
+repeated only after the epoch of the transaction is over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ END_REFUSED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_
 
 
 class Frame(NamedTuple):
-    """A request that was sent, with its encoded bytes, so that a copy can be sent later."""
+    """A request that was sent, and its encoded bytes, so that a copy can be sent later."""
 
     request: Any
     key: ApiKey
@@ -41,7 +41,7 @@ class Frame(NamedTuple):
 
 
 class Actor:
-    """A transactional producer, with the records of its open transaction and its committed records."""
+    """A transactional producer, and which records its open transaction has and which records were committed."""
 
     def __init__(self, world: World, name: str, *, is_v2: bool) -> None:
         self.world = world
@@ -92,7 +92,7 @@ class Actor:
         txn = self.txn
         frame = self.keep(txn.end_request(commits), ApiKey.END_TXN, txn.end_version, is_harmless_in_v1=False)
         if self.world.rng.random() < 0.3:
-            # both requests are in progress concurrently: one of the two counts as the retry of the other
+            # both requests are in progress concurrently, and one of the two counts as the retry of the other
             self.world.send_late(frame)
 
         def has_ended() -> bool:
@@ -116,7 +116,7 @@ class Actor:
         self.ended(False)
 
     def go_on(self) -> None:
-        """Let the producer continue after an error as KIP-360 says: the open transaction is aborted, and the epoch
+        """Let the producer continue after an error as KIP-360 specifies: the open transaction is aborted, and the epoch
         increases.
         """
         txn = self.txn
@@ -161,7 +161,7 @@ class World:
             actor.txn.client = self.client
 
     def repeat(self, actor: Actor) -> None:
-        """Send again a request that was sent long before."""
+        """Send again a request that was sent long ago."""
         late = [frame for frame in actor.frames if actor.may_come_late(frame)]
         if late:
             self.send_late(self.rng.choice(late))

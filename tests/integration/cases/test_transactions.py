@@ -45,9 +45,9 @@ def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
 
 
 def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient, topic: str) -> None:
-    """The broker writes the marker before it reads the next request. For many offsets, those beyond a slice are not
-    pending yet; this depends on time, so tests/unit/broker/coordinator/transaction/test_coordinator.py tests it with a
-    simulated clock.
+    """The broker writes the transaction's marker before it reads the next request. If a request has many offsets, the
+    broker makes them pending slice by slice; which are pending at a moment depends on time, so
+    tests/unit/broker/coordinator/transaction/test_coordinator.py tests that with a simulated clock.
     """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
@@ -120,8 +120,8 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
 def test_s37_a_first_offset_that_is_pending_is_told_where_all_topics_are_asked_for(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
-    """A seed of the simulation found this defect: OffsetFetch omitted the pending offset, and after the commit it
-    returned that the group had no offset, until the marker was written.
+    """A seed of the simulation has found this defect: OffsetFetch omitted the pending offset, so after the commit,
+    until the marker was written, the response was that the group had no offset.
     """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=True)
@@ -181,7 +181,7 @@ def test_s13_a_partition_that_was_not_added_is_refused(
 
 
 def test_s13_a_batch_that_was_refused_comes_before_the_next(raw: RawClient, topic: str) -> None:
-    """KAFKA-14561: the partition does not know the producer yet, so the partition would accept any sequence number."""
+    """KAFKA-14561: the partition does not know the producer yet, and would therefore accept any sequence number."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -240,7 +240,7 @@ def test_e20_e21_a_repeated_end_is_answered_alike(raw: RawClient, topic: str, is
     old = txn.take_over()
     txn.write(topic, *range(40))
     version = 5 if is_v2 else 3
-    for _ in range(3):  # all in flight together, so markers may not be written yet
+    for _ in range(3):  # all requests were in flight together, so markers may not be written yet
         raw.send(txn.end_request(True, old), ApiKey.END_TXN, version)
     codes = [raw.receive().error_code for _ in range(3)]
     assert codes[0] == 0
@@ -252,7 +252,7 @@ def test_e20_e21_a_repeated_end_is_answered_alike(raw: RawClient, topic: str, is
 
 
 def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
-    """The first EndTxn of a broker is excepted: its request is decoded in slices, and its response is sent one loop
+    """The first EndTxn of a broker is an exception: its request is decoded in slices, so its response is sent one loop
     iteration later.
     """
     broker = broker_factory().start("marker-sent@2 = crash")
@@ -260,7 +260,7 @@ def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, t
         client.create_topic(topic)
         txn = RawTransactions(client, topic)
         for _ in range(2):
-            txn.take_over()  # this call retries and succeeds when the previous transaction is complete
+            txn.take_over()  # this call retries, and succeeds when the previous transaction is complete
             txn.write(topic)
             assert txn.end() == 0
         broker.wait_killed()
@@ -290,7 +290,7 @@ def test_e7_e8_e13_lost_late_and_repeated_markers_are_harmless(
         for commits in (True, False):
             txn.write(topic, 0, 1)
             assert txn.end(commits) == 0
-            txn.take_over()  # this call retries and succeeds when the transaction is complete
+            txn.take_over()  # this call retries, and succeeds when the transaction is complete
         assert is_stable(client, topic)
         assert is_stable(client, topic, 1)
         for partition in (0, 1):
@@ -376,8 +376,8 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
         eventually(lambda: is_stable(client, topic), "the transaction is aborted")
         assert content(client, topic) == ["data", "abort"]
         assert txn.produce(topic) == ErrorCode.INVALID_PRODUCER_EPOCH
-        # With V2 this looks like the lost response to the producer's own abort: a commit is refused, and an abort lets
-        # the producer continue.
+        # With V2 the broker cannot distinguish this from a lost response to the producer's own abort: it refuses a
+        # commit, and an abort lets the producer continue.
         assert txn.end() == (ErrorCode.INVALID_TXN_STATE if is_v2 else ErrorCode.PRODUCER_FENCED)
         assert txn.end(False) == (ErrorCode.NONE if is_v2 else ErrorCode.PRODUCER_FENCED)
         txn.take_over()
@@ -470,7 +470,9 @@ def test_s36_all_partitions_are_added_or_none(raw: RawClient, topic: str) -> Non
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version: int) -> None:
-    """If clients could add internal topics, a marker would finally be written into the coordinators' own state."""
+    """If clients could add internal topics to transactions, a marker would finally be written into the coordinators'
+    own state.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()

@@ -19,13 +19,15 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 300
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""The exit codes of a shell whose command was killed: the command either replaced the shell, or the shell waited for
-it.
+"""The possible exit codes of a shell whose command was killed; they differ because the shell may replace itself by the
+command, or wait for it.
 """
 
 
 class Reader:
-    """A reader at a shell, with a broker in another terminal. The broker keeps its port over a kill."""
+    """A reader at a shell, with a broker in another terminal. The broker keeps its port when it is killed and
+    restarted.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -102,8 +104,8 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    # Fifteen processes start one after another, and on a busy machine each start may be slow. Every wait here has its
-    # own limit, so the watchdog of the entire test process is off.
+    # Fifteen processes start one after another, and on a busy machine each start may be slow. Every wait in this test
+    # has its own limit, so the watchdog of the entire test process is off.
     faulthandler.cancel_dump_traceback_later()
     somebody = Reader(tmp_path)
     yield somebody

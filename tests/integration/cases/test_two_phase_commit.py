@@ -1,8 +1,7 @@
 """Tests two-phase commit against live brokers: transactions are prepared, the broker or the application is killed at
-every step, and each
-transaction is completed once (S120-S122).
+every step, and each transaction is committed or aborted once (S120-S122).
 
-`two_phase` is a broker with two-phase commit, on which transactions with a timeout end after a moment.
+`two_phase` is a broker with two-phase commit, on which transactions that have a timeout end after a moment.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ def init(client: RawClient, transactional_id: str, **fields: object) -> InitProd
 
 
 def kept(client: RawClient, transactional_id: str) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """Initialise a new owner that keeps the prepared transaction; return the new owner's producer id and epoch, and
-    those of the kept transaction.
+    """Initialise a new producer that owns the transactional id and keeps the prepared transaction; return the new
+    producer's id and epoch, and those of the kept transaction.
     """
     answer = init(client, transactional_id, enable2_pc=True, keep_prepared_txn=True)
     assert answer.error_code == ErrorCode.NONE, answer
@@ -101,7 +100,7 @@ def test_s120_two_phase_commit_is_offered_only_with_the_setting(
 ) -> None:
     assert (highest_init(raw), highest_init(client)) == (5, 6)
     with pytest.raises((EOFError, ConnectionError)):
-        init(raw, topic)  # the broker responds as for any version that it does not support
+        init(raw, topic)  # the broker responds in the same way as for any version that it does not support
 
     async def ask() -> None:
         async with Producer(broker.address, transactional_id=topic, two_phase_commit=True):

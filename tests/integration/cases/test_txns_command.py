@@ -149,8 +149,8 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
 
 
 async def test_e32_transactions_that_come_and_go_are_never_taken_for_hanging(broker: BrokerProcess, topic: str) -> None:
-    """The command searches while transactions end all the time: an inconsistent reading must not be reported as
-    hanging.
+    """The command searches while transactions end all the time, so it may read inconsistent states; it must not report
+    these as hanging transactions.
     """
     with RawClient(broker.port) as client:
         client.create_topic(topic, 3)

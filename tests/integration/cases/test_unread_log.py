@@ -17,7 +17,7 @@ REFUSED_CONNECTIONS = 1000
 
 
 class UnreadBroker(BrokerProcess):
-    """A broker whose standard error is a pipe that its parent process keeps open, but does not read."""
+    """A broker whose standard error is a pipe that its parent process keeps open but does not read."""
 
     def start(self, fail_points: str = "") -> BrokerProcess:
         os.mkfifo(self.log)

@@ -1,5 +1,5 @@
-"""Tests the process that forks brokers for tests: a test that is interrupted while it waits for this process does not
-affect later tests.
+"""Tests the process that forks brokers for tests: if a test is interrupted while it waits for this process, later tests
+are not affected.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_a_sabotaged_command_is_not_forked_even_as_the_first(tmp_path: Path) -> 
 
 
 def test_other_modules_are_not_forked_even_as_the_first() -> None:
-    """A program whose PYTHONPATH has other modules must not be forked, also if its test runs alone or as the first test
+    """A program whose PYTHONPATH has other modules must not be forked, even if its test runs alone or as the first test
     of its xdist worker.
     """
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": "/elsewhere"})

@@ -1,4 +1,6 @@
-"""`oncelog serve --workers`: clients of one port, transactions over partitions of all workers, and killed workers."""
+"""Tests `oncelog serve --workers`: clients of one port, transactions over partitions of all workers, and killed
+workers.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ BROKERS = {1, 2}
 
 
 class Cluster:
-    """Requests that the tests send to single workers, the processes of `oncelog serve --workers`."""
+    """Requests that the tests send to one chosen worker, which is one of the processes of `oncelog serve --workers`."""
 
     def __init__(self, workers: BrokerProcess) -> None:
         self._workers = workers
@@ -56,8 +58,8 @@ class Cluster:
         return self._loop.run(describe())
 
     def until_leaders(self, topic: str, leaders: set[int], *, other_than: int | None) -> None:
-        """Wait until the metadata of every worker but the excepted one show exactly these leaders of partitions (-1:
-        none).
+        """Wait until the metadata of every worker, except the worker `other_than`, show exactly these leaders of
+        partitions (-1: none).
         """
         ports = [self._workers.port + each for each in BROKERS if each != other_than]
         servers = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -182,8 +184,9 @@ def test_a_killed_worker_is_back_soon(
     history: ApplicationHistory,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """The time from the kill to the next acknowledged record of a partition of the worker: on a quiet machine less than
-    a second. The test prints this time, and only requires that the record is acknowledged at some time.
+    """The test measures the time from the kill of a worker to the next acknowledged record of one of its partitions: on
+    a quiet machine less than a second. The test prints this time, and requires only that the record is acknowledged at
+    some time.
     """
     cluster.create_topic("orders")
     place = next(Place("orders", index) for index, leader in cluster.leaders("orders").items() if leader == 2)
@@ -224,7 +227,7 @@ def test_the_other_worker_serves_while_one_is_paused(
 def test_a_worker_that_was_paused_for_longer_than_its_session_comes_back(
     workers: WorkerProcesses, cluster: Cluster, history: ApplicationHistory
 ) -> None:
-    """The paused worker is replaced as controller meanwhile, and registers again when it continues."""
+    """The paused worker is replaced as controller, and registers again when it continues."""
     cluster.create_topic("orders")
     places = [Place("orders", index) for index in range(PARTITIONS)]
     with PRODUCERS["oncelog"](workers.address, history, "anna") as producer:
@@ -256,7 +259,7 @@ def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(
     before = workers.pids()
     ends = [os.pidfd_open(pid) for pid in before.values()]
     workers.kill()
-    workers.start()  # while the workers of the killed supervisor still run
+    workers.start()  # start while the workers of the killed supervisor still run
     for end in ends:
         ended(end)
     assert workers.pids().keys() == BROKERS

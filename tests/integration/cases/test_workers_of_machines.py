@@ -1,5 +1,6 @@
-"""Workers of several machines in one cluster: ZooKeeper has the metadata, and replicas of a partition are on different
-machines."""
+"""Tests workers of several machines in one cluster: ZooKeeper has the metadata, and replicas of a partition are on
+different machines.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests a live broker with metadata in ZooKeeper: sessions that end, an ensemble that becomes unreachable, processes
-that replace each other.
+"""Tests a live broker with metadata in ZooKeeper: sessions end, the ensemble becomes unreachable, processes replace
+each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ATTEMPTS = 10
 
 @pytest.fixture
 def look(zookeeper: str) -> Iterator[KazooClient]:
-    """Yield another client of the ensemble, which reads its contents."""
+    """Yield another client of the ensemble, with which the test reads ZooKeeper's contents."""
     client = KazooClient(zookeeper, timeout=30)
     client.start(60)
     yield client
@@ -103,7 +103,7 @@ def test_a_broker_registers_and_leaves_a_trace_for_its_successor(
 def test_after_kill_9_the_next_process_takes_over_at_once(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """Without a takeover, the old session would have lasted for a minute."""
+    """Without a takeover by the new process, the old session would have lasted for a minute."""
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -156,7 +156,7 @@ def test_a_member_of_a_cluster_does_not_start_alone(
 
 
 def accepted_by(refusal: str) -> str:
-    """Return the value of start.accept that the message names last."""
+    """Return the last value of start.accept that the message names."""
     return re.findall(r"start\.accept=(\S+)", refusal)[-1]
 
 
@@ -169,7 +169,7 @@ def refusal_of(broker: BrokerProcess) -> str:
 
 @pytest.mark.usefixtures("in_a_file")
 def test_a_broker_alone_does_not_import_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
-    """The import of kazoo would slow down every start of a single broker."""
+    """Importing kazoo would slow down every start of a single broker, so a single broker must not import it."""
     sabotage("import sys; sys.modules['kazoo'] = None")
     assert "embedded metadata" in broker_factory().start().start_line
 
@@ -226,7 +226,7 @@ def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
 
 
 def end_session(broker: BrokerProcess, connect: str) -> None:
-    """End the broker's ZooKeeper session without its knowledge, with the session key that the broker stores for its
+    """End the broker's ZooKeeper session without its knowledge, using the session key that the broker stores for its
     successor. The broker is paused while its session is ended, because it would otherwise resume the session
     repeatedly.
     """
@@ -243,7 +243,7 @@ def end_session(broker: BrokerProcess, connect: str) -> None:
 
 
 def until_produced(client: RawClient, topic: str, text: str) -> int:
-    """Produce a record, repeatedly if refused, and return its offset."""
+    """Produce a record, repeat the request while it is refused, and return the record's offset."""
     refusals = set()
 
     def offset() -> tuple[int] | None:
@@ -331,8 +331,8 @@ def test_a_broker_stops_in_order_where_zookeeper_is_gone(
 def test_a_broker_starts_although_its_connection_breaks(
     tmp_path: Path, zookeeper_proxy: CuttingProxy, look: KazooClient, moment: Moment
 ) -> None:
-    """The connection breaks when the broker reads and when it writes, both while it agrees on the cluster id and while
-    it creates the first users.
+    """The connection breaks when the broker reads or writes in two phases of its start: while it checks the cluster id,
+    and while it creates the first users.
     """
     settings = {
         "zookeeper.connect": zookeeper_proxy.connect_string,

@@ -1,4 +1,4 @@
-"""Tests the ZooKeeper that other tests use, and its proxy: both behave as the other tests assume."""
+"""Tests the ZooKeeper that other tests use, and its proxy: both must behave as the other tests assume."""
 
 from __future__ import annotations
 

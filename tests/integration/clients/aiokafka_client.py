@@ -33,7 +33,7 @@ class Aiokafka(ForeignClient):
 
         try:
             return self._runner.run(bounded())
-        except OffsetOutOfRangeError as error:  # this error has its own constructor, without a number
+        except OffsetOutOfRangeError as error:  # this error class has its own constructor, which takes no number
             raise Refused(1, error) from error
         except KafkaError as error:
             raise Refused(getattr(error, "errno", -1), repr(error)) from error

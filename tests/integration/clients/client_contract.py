@@ -1,4 +1,4 @@
-"""Tests the contract that every Kafka client must fulfil with the broker.
+"""Tests the contract that every Kafka client must fulfil when it uses the broker.
 
 The test class of each client inherits `ClientContract`, and supplies the `client` fixture. The tests compare refusals
 by Kafka's error code.
@@ -118,7 +118,7 @@ class ClientContract:
 
     def test_an_idempotent_producer_writes_once(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
-        for _ in range(2):  # two producers at the same time, which have different producer ids
+        for _ in range(2):  # create two producers at the same time, which have different producer ids
             client.produce(topic, timed_records(now_ms()), idempotent=True, compression="gzip")
         assert client.offsets(topic) == (0, 40)
         assert [record.offset for record in client.consume(topic, 40)] == list(range(40))
@@ -253,7 +253,7 @@ class ClientContract:
         client.alter_configs(topic, {"retention.ms": "7200000", "max.message.bytes": "2000"})
         eventually(lambda: client.configs(topic)["retention.ms"] == "7200000", "the new value is described")
 
-        def refused() -> int:  # the leader may learn of the change later than the broker that described it
+        def refused() -> int:  # the leader may learn of the change later than the broker that has described it
             try:
                 client.produce(topic, [Record(bytes(3000))])
             except Refused as refusal:

@@ -1,7 +1,7 @@
 """Computes the records that a read_committed consumer sees, with raw fetches and a filter that is independent of
 oncelog's client.
 
-`Watch` reads continuously during a scenario, so that records that are visible only for a moment are found, too.
+`Watch` reads continuously during a scenario, so that it also finds records that are visible only for a moment.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
 
 
 class Watch:
-    """Reads partitions of a topic continuously, also over broker restarts. `values` waits until the reader has reached
-    the last stable offset.
+    """Reads partitions of a topic continuously, also over broker restarts. `values` first waits until the reader has
+    reached the last stable offset.
     """
 
     def __init__(self, port: int, topic: str, *partitions: int) -> None:

@@ -22,7 +22,7 @@ PATIENT = {
     "request_timeout_ms": 60_000,
     "socket_connection_setup_timeout_ms": 60_000,
 }
-"""Time limits that suffice on a busy machine; people would not wait for so long."""
+"""Time limits that suffice on a busy machine; a person would not wait for so long."""
 
 
 class Browser:
@@ -55,7 +55,9 @@ class Browser:
         return await self.send(page, "decide", **changed)
 
     async def fill(self, page: str, **typed: str) -> str:
-        """Fill in the form of a page whose change is shown before it is made; return the page that shows the change."""
+        """Fill in a form of a page, for a change that the console shows before it is made; return the page that shows
+        the change.
+        """
         answer = await self.send(page, "edit", **typed)
         assert answer.status_code == 200, as_text(answer.text)
         return answer.text

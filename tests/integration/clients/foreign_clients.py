@@ -1,8 +1,8 @@
 """Defines the tests' interface to Kafka clients, which is implemented for librdkafka, aiokafka and kafka-python, among
 others.
 
-The contract in `client_contract.py` and the cross-client matrix use only this interface, so each of the two is written
-once for all clients. Adapters have no logic of their own: they translate arguments, results and errors.
+Only this interface is used by the contract in `client_contract.py` and by the cross-client matrix, so each of the two
+is written once for all clients. Adapters have no logic of their own: they translate arguments, results and errors.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ respond.
 """
 LOOK_SECONDS = 0.005
 FETCH_WAIT_MS = 50
-"""Milliseconds for which a Fetch at the end of the log waits: clients that read ahead must wait for this time when they
-are closed.
+"""A Fetch at the end of the log waits for this many milliseconds, as must the closing of a client that reads ahead.
 """
 BROKERS = int(os.environ.pop("ONCELOG_TEST_BROKERS", "1"))
 """The number of brokers: one, or three that keep three replicas of each partition. The variable is removed from the
@@ -37,7 +36,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record for a producer. `timestamp_ms` None means the time of the client's clock."""
+    """A record for a producer. `timestamp_ms` None means that the client uses the time of its clock."""
 
     value: bytes | None
     key: bytes | None = None
@@ -104,9 +103,9 @@ class ForeignClient(ABC):
         acks: int = -1,
         idempotent: bool = False,
     ) -> list[Placed]:
-        """Send records together (one batch per partition where they fit) and wait until all are acknowledged.
+        """Send records together (in one batch per partition if they fit), and wait until all are acknowledged.
 
-        With partition None the client's own partitioner chooses. Raises Refused.
+        If the partition is None, the client's own partitioner chooses one. Raises Refused.
         """
 
     @abstractmethod
@@ -148,7 +147,9 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions. Raises Refused if the topic does not exist; must not create the topic."""
+        """Return the number of partitions. Raises Refused if the topic does not exist; this call must not create the
+        topic.
+        """
 
     @abstractmethod
     def create_partitions(self, topic: str, total: int) -> None: ...
@@ -175,7 +176,9 @@ class ForeignClient(ABC):
 
 
 def eventually(condition: Callable[[], T], what: str, timeout: float = TIMEOUT_SECONDS) -> T:
-    """Wait for a true value of `condition` and return it; `condition` contacts the broker, which also takes time."""
+    """Wait for a true value of `condition` and return it; each call of `condition` contacts the broker, so the loop
+    needs no pause.
+    """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         value = condition()

@@ -1,4 +1,6 @@
-"""Observes the members of a group: a ledger follows every record and every partition from member to member."""
+"""Observes the members of a group: a ledger records which member has which partition and which member has read which
+record.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 class Ledger:
-    """Records the owners of partitions, and the readers of records. Every rule of a group is asserted when an event
-    occurs.
+    """Records the owners of partitions, and the readers of records. When an event occurs, the ledger asserts every rule
+    of a group.
     """
 
     def __init__(self) -> None:
@@ -71,7 +73,7 @@ class Ledger:
 
 
 class Member(RebalanceListener):
-    """A consumer with a task that polls it. With `is_polling` False the task does not poll for a while (see `rest`)."""
+    """A consumer with a task that polls it. While `is_polling` is False, the task does not poll (see `rest`)."""
 
     def __init__(self, name: str, address: str, group: str, ledger: Ledger, **options: Any) -> None:
         self.name = name
@@ -118,7 +120,7 @@ class Member(RebalanceListener):
 
     async def rest(self) -> None:
         """Stop polling until `is_polling` is set again. Returns when the last poll has ended, because that poll may
-        join a rebalance.
+        still join a rebalance.
         """
         self.is_polling = False
         await until(lambda: self.rests, f"the last poll of {self.name} is over")
@@ -148,7 +150,7 @@ class Member(RebalanceListener):
             await self.consumer.close()
 
     async def outcome(self) -> BaseException | None:
-        """Wait until polling fails, and return its exception."""
+        """Wait until polling fails, and return the exception with which it fails."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=TIMEOUT_SECONDS)
         task, self._task = self._task, None
@@ -192,7 +194,7 @@ async def group_of(address: str, name: str) -> AsyncIterator[Group]:
 
 
 class Writer:
-    """Writes numbered records to all partitions of a topic in turn, until it is stopped."""
+    """Writes numbered records to all partitions of a topic in rotation, until it is stopped."""
 
     def __init__(self, address: str, topic: str, partitions: int) -> None:
         self._producer = Producer(address, linger_ms=0)

@@ -68,7 +68,7 @@ class KafkaPython(ForeignClient):
             ]
             producer.flush(TIMEOUT_SECONDS)
             sent = [future.get(TIMEOUT_SECONDS) for future in futures]
-        # Without a response the offset is unknown, and kafka-python then counts from 0.
+        # If there is no response, the offset is unknown, and kafka-python then counts offsets from 0.
         return [Placed(metadata.partition, metadata.offset if acks else -1) for metadata in sent]
 
     def consumer(self, **settings: Any) -> KafkaConsumer:

@@ -28,7 +28,7 @@ NOT_THERE_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-"""Errors that a broker may return for a new topic of which it learns a moment later."""
+"""Errors that a broker may return for a new topic, because it learns of the topic a moment later."""
 
 
 class Librdkafka(ForeignClient):
@@ -122,7 +122,9 @@ class Librdkafka(ForeignClient):
         )
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
-        """Request an offset, and retry while there is no leader yet, which librdkafka leaves to its caller."""
+        """Request an offset, and retry while the partition has no leader yet, because librdkafka leaves such retries to
+        its caller.
+        """
         asked = TopicPartition(topic, partition)
 
         def ask() -> Any:
@@ -185,7 +187,7 @@ class Librdkafka(ForeignClient):
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         resource = ConfigResource(ResourceType.TOPIC, topic, set_config=dict(configs))
-        with pytest.deprecated_call():  # the client recommends the incremental API; brokers must serve both
+        with pytest.deprecated_call():  # the client recommends the incremental API, but brokers must support both
             futures = self.admin.alter_configs([resource], request_timeout=TIMEOUT_SECONDS)
         _result(futures[resource])
 
@@ -230,7 +232,8 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _wire_code(error: KafkaError) -> int:
-    """Return Kafka's error code, which librdkafka hides behind its own code when it gives up an offset reset."""
+    """Return Kafka's error code; librdkafka hides it behind an error code of its own when it gives up an offset reset.
+    """
     if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str().lower():
         return int(KafkaError.OFFSET_OUT_OF_RANGE)
     return int(error.code())

@@ -12,8 +12,8 @@ LEFT_BEHIND: list[object] = []
 
 
 def close_or_leave(consumer: confluent_kafka.Consumer) -> None:
-    """librdkafka 2.10 and later waits for ever for a known broker that was missing from the metadata for a moment;
-    after this time in seconds, such a consumer is abandoned.
+    """librdkafka 2.10 and later waits for ever for a known broker that was missing from the metadata for a moment; a
+    consumer that does so is abandoned after this many seconds.
     """
     closing = threading.Thread(target=consumer.close, daemon=True, name="closing of a consumer")
     closing.start()

@@ -144,7 +144,7 @@ class RawClient:
         return found.offset, found.timestamp
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 16) -> list[RecordBatch]:
-        """Return the batches from the one that contains `offset` on; none at the end of the log."""
+        """Return the batches from the batch that contains `offset` on; an empty list at the end of the log."""
         asked = FetchRequest.FetchTopic
         wanted = asked.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(

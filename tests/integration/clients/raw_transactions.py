@@ -38,8 +38,8 @@ class RawTransactions:
     """One transactional id, over one connection. With `is_v2` the requests are those of a client that uses transactions
     V2.
 
-    `producer` is the producer id and epoch to write with, `timestamp_ms` the timestamp of the records. Each call
-    returns the error code; `begin` and `must` raise AssertionError instead.
+    `producer` is the producer id and epoch of the written records, `timestamp_ms` is their timestamp. Each call
+    returns the error code; the calls `begin` and `must` instead raise AssertionError for an error.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RawTransactions:
         self.find_coordinator()
 
     def find_group(self, group_id: str) -> None:
-        """Find the group's coordinator; the first FindCoordinator creates its internal topic."""
+        """Find the group's coordinator; the first FindCoordinator request creates the internal topic of groups."""
         request = FindCoordinatorRequest(key=group_id)
         eventually(
             lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "the group has a coordinator"
@@ -129,8 +129,8 @@ class RawTransactions:
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> ProduceRequest:
-        """Return the request that sends one record with this sequence; unless `value` is given, the value shows
-        producer id and sequence.
+        """Return the request that sends one record with this sequence; by default, the record's value shows producer id
+        and sequence.
         """
         pid, epoch = asking or self.producer
         batch = make_batch(

@@ -19,7 +19,7 @@ QUICK = {
     "group.streams.min.heartbeat.interval.ms": "100",
     "group.streams.heartbeat.interval.ms": "100",
 }
-"""Broker settings with which a member gets its tasks at once."""
+"""Broker settings with which a member gets its tasks immediately."""
 
 
 def word_count(source: str, application: str) -> Topology:
@@ -69,7 +69,9 @@ class StreamsMember:
         )
 
     def until_it_has(self, count: int) -> None:
-        """Send heartbeats until the member has that many active tasks: internal topics take a moment."""
+        """Send heartbeats until the member has that many active tasks, because the broker first creates internal
+        topics.
+        """
 
         def has_them() -> bool:
             self.beat()

@@ -1,6 +1,6 @@
-"""Offers the transactional producers of oncelog and of foreign libraries behind one interface.
+"""Offers the transactional producers of oncelog and of foreign libraries through one interface.
 
-The exception `Fenced` replaces each library's error that a newer producer uses the same transactional id.
+If a newer producer uses the same transactional id, the exception `Fenced` replaces the error of each library.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def new_id() -> str:
 
 
 def committed_offset(address: str, group: str, topic: str) -> int | None:
-    """Return the committed offset as librdkafka sees it, which requests only stable offsets."""
+    """Return the committed offset as librdkafka sees it; librdkafka requests only stable offsets."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group})
     try:
         found = eventually(

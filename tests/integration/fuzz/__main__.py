@@ -20,9 +20,8 @@ from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
 
 MAX_GROWTH_MB = 64
-"""The limit, in MB, of the memory that a broker may keep after any number of requests: for topics, groups, producers
-and quotas, for newly imported modules, and memory that its allocator does not return. A broker usually keeps some 50
-MB.
+"""After any number of requests, a broker may keep this much memory in MB: for topics, groups, producers and quotas, for
+newly imported modules, and memory that its allocator does not return. A broker usually keeps some 50 MB.
 """
 
 

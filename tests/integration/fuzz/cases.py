@@ -20,7 +20,7 @@ SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True)
 class Case:
-    """One request. With `is_awaited` the broker must soon respond or close the connection. `plain` describes the
+    """One request. With `is_awaited` the broker must respond or close the connection soon. `plain` describes the
     request before the unexpected change.
     """
 
@@ -41,7 +41,7 @@ class Case:
 
 
 def cases(world: World, seed: int) -> Iterator[Case]:
-    """Yield cases endlessly: each round has every API at every version once, in a random order."""
+    """Yield cases endlessly: each round has every API at every version once, in random order."""
     rng = random.Random(seed)
     plausible = Plausible(world, rng)
     number = 0

@@ -1,8 +1,8 @@
 """Encodes a request by walking its declaration; it is slower than the codec, and can encode invalid data.
 
-The encoder shares only the declarations with the codec, so each checks the other (a unit test compares them). The
-encoder can write values that the codec refuses: a forbidden null, an array with one element sixty thousand times, a
-wrong length, unknown tagged fields.
+The encoder shares only the declarations with the codec, so a comparison of the two checks both (a unit test compares
+them). The encoder can write values that the codec refuses: a forbidden null, an array with one element sixty thousand
+times, a wrong length, unknown tagged fields.
 """
 
 from __future__ import annotations

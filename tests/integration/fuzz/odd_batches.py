@@ -59,7 +59,7 @@ def good(rng: random.Random, producer_id: int = -1, producer_epoch: int = -1, tr
 
 
 def odd(rng: random.Random) -> bytes | None:
-    """Return a batch of one of KINDS."""
+    """Return a batch of the kind `kind`, one of KINDS."""
     return rng.choice(KINDS)(rng)
 
 
@@ -103,8 +103,8 @@ def _bit_in_the_records(rng: random.Random) -> bytes:
 
 
 def _many_records(rng: random.Random) -> bytes:
-    """Return a batch with up to a hundred thousand empty records in some hundred bytes; its record count is right, or
-    wrongly 1.
+    """Return a batch with up to a hundred thousand empty records in some hundred bytes; the record count in its header
+    is either right, or wrongly 1.
     """
     count = rng.choice((1000, 100_000))
     packed = bytes(cramjam.zstd.compress(encode_record(0, 0, b"", None) * count, 3))

@@ -92,7 +92,9 @@ QUOTAS: dict[str, Choice] = {
     "key": _one_of("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate"),
     "value": _one_of(1e9),
 }
-"""Quotas so large that no client is throttled: a throttled client would not show whether the broker delays others."""
+"""Quotas so large that no client is throttled, because a throttled client could not show whether the broker delays
+others.
+"""
 
 
 class Plausible:
@@ -110,7 +112,7 @@ class Plausible:
         self.transactional_id, self.producer_id, self.producer_epoch = self.world.identity(self.rng)
         self.group, self.member, self.generation = self.world.member(self.rng)
         if key == ApiKey.PRODUCE and self.rng.random() < 0.7:
-            self.transactional_id = None  # most Produce requests belong to no transaction
+            self.transactional_id = None  # most Produce requests of the fuzzer belong to no transaction
         return self._struct(request_type(key))
 
     def topic(self) -> str:

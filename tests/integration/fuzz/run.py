@@ -28,8 +28,8 @@ from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
 PATIENCE_SECONDS = 30.0
-"""Limit in seconds for a response that the broker must send. The limit is long because the machine may be busy, and a
-request that hangs does so for ever.
+"""Limit in seconds for a response that the broker must send. The limit is long because the machine may be busy; a
+request that really hangs waits for ever.
 """
 CONNECTIONS = 4
 LINGER_SECONDS = 0.005
@@ -39,7 +39,7 @@ CORRELATION = Struct(">i")
 TRACEBACK = re.compile(r"^Traceback .*$", re.MULTILINE)
 SHOWN_TRACEBACK = 2000
 DECODED_BYTES = 1 << 20
-"""Size in bytes above which a response is read, but not decoded."""
+"""A response larger than this number of bytes is read, but not decoded."""
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "2",
@@ -121,7 +121,8 @@ class Fuzzer:
         try:
             connection.sendall(case.frame + SENTINEL)
             if not case.is_awaited:
-                # start several requests together, so that the broker is often busy with one when the next arrives
+                # start several requests together, so that the broker is often still busy with one request when the next
+                # request arrives
                 time.sleep(LINGER_SECONDS)
                 connection.close()
                 return
@@ -140,7 +141,9 @@ class Fuzzer:
         return connection
 
     def _read_answers(self, connection: socket.socket, case: Case) -> None:
-        """Read responses until that of the sentinel request; at most one other response may precede it."""
+        """Read responses until the response to the sentinel request (ApiVersions) arrives; at most one other response
+        may precede it.
+        """
         for _ in range(2):
             (size,) = SIZE.unpack(_read(connection, 4))
             data = _read(connection, size)
@@ -160,14 +163,14 @@ class Fuzzer:
         try:
             answer = codec(response_type(case.key), case.version).decode(data, position)
         except MalformedMessage as error:
-            if case.key != ApiKey.API_VERSIONS:  # its response has version 0 for an unsupported version
+            if case.key != ApiKey.API_VERSIONS:  # for an unsupported version, the response has version 0
                 self.outcome.defects.append(f"an answer that is none ({error}): {case}")
             return
         self.world.learn(case.key, case.request, answer)
 
     def read_log(self, words: str) -> None:
-        """Search the log for tracebacks after the case with these `words`, or a later case, since the broker logs in a
-        separate thread.
+        """Search the log for tracebacks after the case with these `words` or a later case; a traceback may appear late,
+        because the broker logs in a separate thread.
         """
         size = os.path.getsize(self.broker.log)
         if size == self._log_size:

@@ -57,13 +57,13 @@ MAX_ARRAY_BYTES = 4 << 20
 MARK = b"<the number of the element>"
 SAID_COUNTS = (-1, -2, -(2**31), 2**31 - 1, 2**24, 100_000, 7)
 WAITING = ("max_wait_ms", "rebalance_timeout_ms")
-"""Fields with which a client itself requests a late response: if they are large, the fuzzer does not wait for the
-response.
+"""Fields with which a client itself requests a late response; if their values are large, the fuzzer does not wait for
+the response.
 """
 LARGE_WAIT_MS = 1000
 MAX_PARTITIONS = 20
-"""The maximum number of partitions in a request: a topic may have ten thousand, but creating them is not tested
-here.
+"""The maximum number of partitions in a request: a topic may have ten thousand partitions, but their creation is not
+tested here.
 """
 
 
@@ -88,8 +88,8 @@ class Place:
 
 @dataclass
 class Twisted:
-    """A request before it is sent; `tags` are the encoded tagged fields by struct object, and `header_tags` those of
-    the header.
+    """A request before it is sent; `tags` maps struct objects to their encoded tagged fields, and `header_tags` are the
+    tagged fields of the header.
     """
 
     request: Any
@@ -147,7 +147,7 @@ def extreme(twisted: Twisted) -> str | None:
 
 
 def guarded(twisted: Twisted, place: Place, value: Any) -> Any:
-    """Limit a value in expensive fields, or do not wait for the response."""
+    """Limit the value of a field that makes a request expensive, or do not wait for the response."""
     name = place.field.name
     if name in WAITING and isinstance(value, int) and value > LARGE_WAIT_MS:
         twisted.is_awaited = False
@@ -198,8 +198,8 @@ def _count_for(twisted: Twisted, place: Place, element: Any) -> int:
 
 
 def _numbered(twisted: Twisted, place: Place, count: int) -> Raw:
-    """Encode the element once, and vary only a number: in the element itself, or in its first field that can contain
-    one.
+    """Encode the element once, and vary only a number in the encoding: the element itself, or its first field that can
+    contain one.
     """
     encoder, element, declared = twisted.encoder, place.value[0], place.field.element
     assert declared is not None
@@ -229,7 +229,7 @@ def _number(kind: str, number: int, is_compact: bool) -> bytes:
 
 
 def _validate_only(twisted: Twisted) -> None:
-    """Only validate, because creating thousands of topics is slow and allowed."""
+    """Only validate the request, because creating thousands of topics is slow, and allowed."""
     for place in twisted.places:
         if place.field.name == "validate_only":
             place.value = True
@@ -271,7 +271,7 @@ def false_count(twisted: Twisted) -> str | None:
 
 
 def unknown_tags(twisted: Twisted) -> str | None:
-    """Add unknown tagged fields: few or many, in order or not, twice, or with a wrong length."""
+    """Add unknown tagged fields: few or many, sorted or not, duplicated, or with a wrong length."""
     if not twisted.is_flexible:
         return None
     rng = twisted.rng

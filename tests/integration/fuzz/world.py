@@ -22,7 +22,7 @@ FIRST_PRODUCE_VERSION = 3
 
 @dataclass
 class World:
-    """`made` are the topics that requests create and delete; all other topics remain."""
+    """`made` are the topics that requests create and delete; the requests keep all other topics."""
 
     topics: tuple[str, ...] = ("fuzz-plain", "fuzz-plain", "fuzz-compacted", "__consumer_offsets", "fuzz-missing")
     made: tuple[str, ...] = tuple(f"fuzz-made-{number}" for number in range(8))
@@ -48,7 +48,7 @@ class World:
             metadata = client.call(MetadataRequest(topics=None), ApiKey.METADATA, METADATA_VERSION)
             self.topic_ids = [topic.topic_id for topic in metadata.topics if topic.name in self.topics]
             for api in client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0).api_keys:
-                # Versions 0 to 2 of Produce are advertised for old clients, and refused.
+                # The broker advertises versions 0 to 2 of Produce for old clients, but refuses them.
                 low = max(api.min_version, FIRST_PRODUCE_VERSION if api.api_key == ApiKey.PRODUCE else 0)
                 self.served[api.api_key] = VersionRange(low, api.max_version)
 

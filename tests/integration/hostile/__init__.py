@@ -1,5 +1,5 @@
-"""Hostile clients: each of them does one thing that could block or fill a broker, while an honest client must not be
-affected.
+"""Hostile clients: each client does one thing that could block the broker or fill its memory, while an honest client
+must not be affected.
 
 - `client` defines a hostile client, and `scene` is the broker that it attacks.
 - `clients` lists all hostile clients.

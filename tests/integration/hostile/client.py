@@ -14,10 +14,10 @@ class HostileClient:
     """A hostile client; `strike(scene, prepared, size)` attacks the broker and returns a short description of the
     result.
 
-    `prepare(scene, size)` runs before the attack, and is not measured. `size` is the amount for `make hostile`, `small`
-    the amount for `make test`; None if even a small amount takes long. `peak_mb` is how many MB more memory than before
-    the broker may use during the attack, and `left_mb` after the client has disconnected; `open_files` is the broker's
-    limit of descriptors.
+    `prepare(scene, size)` runs before the attack, and is not measured. `size` is the amount of work for `make hostile`,
+    `small` the amount for `make test`; `small` is None if even a small amount takes long. `peak_mb` is by how many MB
+    the broker's memory may grow during the attack, and `left_mb` how many of them may remain after the client has
+    disconnected; `open_files` is the broker's limit of descriptors.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Lets a member disturb its group, and measures the effect on the timers of other groups."""
+"""Lets a member disturb its own group, and measures the effect on the timers of other groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clients that never log in: they abandon TLS handshakes, guess passwords, and send many bytes before the login."""
+"""Clients that never complete a login: they abandon TLS handshakes, guess passwords, and send many bytes before the
+login.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,8 @@ def _client_hello() -> bytes:
 
 
 def _handshakes(scene: Scene, _: None, size: int) -> str:
-    """Begin handshakes as fast as possible, and never finish them. During the attack an honest client must be able to
-    connect.
+    """Begin handshakes as fast as possible, and never finish them. During the attack an honest client must still be
+    able to connect.
     """
     hello, port = _client_hello(), _port(scene, 1)
     waits: dict[str, list[float]] = {THEIR_ADDRESS: [], HONEST_ADDRESS: []}
@@ -83,7 +85,7 @@ def _handshakes(scene: Scene, _: None, size: int) -> str:
         beginning = [pool.submit(_begin_and_leave, scene, port, hello, size // BEGINNERS) for _ in range(BEGINNERS)]
         while not all(each.done() for each in beginning) or len(waits[HONEST_ADDRESS]) < HONEST_HANDSHAKES:
             waits[HONEST_ADDRESS].append(_honest_handshake(scene, port, HONEST_ADDRESS))
-            with suppress(OSError):  # a client at an address with thousands of others must wait with them
+            with suppress(OSError):  # a client whose address has thousands of other connections must wait with them
                 waits[THEIR_ADDRESS].append(_honest_handshake(scene, port, THEIR_ADDRESS))
     scene.watch(WATCHED_SECONDS)
     others, theirs = waits[HONEST_ADDRESS], waits[THEIR_ADDRESS]
@@ -105,8 +107,8 @@ def _begin_and_leave(scene: Scene, port: int, hello: bytes, count: int) -> None:
 
 
 def _honest_handshake(scene: Scene, port: int, address: str) -> float:
-    """Return the seconds until the broker has responded to a first request, without the time in which the broker or
-    this client had no processor.
+    """Return how many seconds the broker took to respond to a first request, not counting the time in which the broker
+    or this client had no processor.
     """
     context = ssl.create_default_context(cadata=AUTHORITY.pem)
     broker, ours = scene.broker.pid, threading.get_native_id()

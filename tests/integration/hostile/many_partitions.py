@@ -1,4 +1,5 @@
-"""Uses thousands of partitions: all in one transaction, or created until the descriptors are used up."""
+"""Uses thousands of partitions: either all in one transaction, or created one by one until the descriptors are used up.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _wide_topics(scene: Scene, partitions: int) -> RawTransactions:
 
 
 def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, partitions: int) -> str:
-    """Write to thousands of partitions in one transaction, and commit: each first write adds a partition to the
+    """Write to thousands of partitions in one transaction, and commit; the first write to each partition adds it to the
     transaction.
     """
     client, producer = transactions.client, transactions.producer
@@ -50,7 +51,7 @@ def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, parti
 
 
 def _make_topics(scene: Scene, _: None, partitions: int) -> str:
-    """Afterwards the broker must still accept a new connection, though each log would like to keep its file open."""
+    """At the end the broker must still accept a new connection, although each log keeps its file open if possible."""
     client = scene.client()
     for number in range(partitions // PARTITIONS_PER_TOPIC):
         client.create_topic(f"made-{number}", PARTITIONS_PER_TOPIC)

@@ -31,7 +31,7 @@ def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
         try:
             connection.sendall(data)
         except OSError:
-            pass  # the broker refused the data, or the socket was shut down below
+            pass  # the broker refused the data, or the code below has shut down the socket
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
@@ -59,7 +59,7 @@ def _some_records(scene: Scene, _: int) -> None:
 
 def _fetches(scene: Scene, _: None, size: int) -> str:
     """Send many fetches after a large frame, which makes the broker's buffer for this connection large. The broker is
-    paused for a moment, so that it finds all fetches together.
+    paused for a moment, so that it then finds all fetches at the same time.
     """
     client = scene.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)

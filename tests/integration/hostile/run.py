@@ -21,8 +21,8 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.part
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the honest client measures: seconds before the hostile client starts, seconds after it has ended, and
-    the share of the watched time in between.
+    """How long the honest client measures: the seconds before the hostile client starts, the seconds after it has
+    ended, and the share of the time between start and end.
     """
 
     quiet_seconds: float
@@ -40,8 +40,7 @@ generous.
 @dataclass(frozen=True)
 class Measured:
     """The result of the measurement of one hostile client; memory is in MB. `trouble` is the error of the hostile
-    client or its preparation, ""
-    if there was none.
+    client or of its preparation, "" if no error occurred.
     """
 
     client: HostileClient
@@ -60,8 +59,8 @@ class Measured:
 def run(
     client: HostileClient, directory: Path, size: int, *, pace: Pace = THOROUGH, beside_idle: bool = False
 ) -> Measured:
-    """Start a broker in `directory`, let the client attack, and stop the broker. With `beside_idle` the waits of an
-    idle broker's client are measured at the same time.
+    """Start a broker in `directory`, let the client attack, and stop the broker. With `beside_idle` the waits of a
+    client of another, idle broker are measured at the same time.
     """
     broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
     aside = idle_prober(directory) if beside_idle else nullcontext()
@@ -92,7 +91,7 @@ def run(
             "Traceback" in broker.log.read_text(),
         )
         if is_running:
-            broker.kill()  # the broker may be unable to stop, and closing thousands of logs is slow
+            broker.kill()  # the broker may be unable to stop, and it takes long to close thousands of logs
     return measured
 
 

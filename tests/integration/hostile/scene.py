@@ -25,8 +25,7 @@ TIMESTAMP = 1_700_000_000_000
 
 class Scene:
     """The broker under attack, with helpers for hostile clients; a context manager that closes all their connections at
-    its end. `watched` is the share of the requested watching time
-    for which the clients really watch.
+    its end. `watched` is the share of the requested watching time for which the clients really measure.
     """
 
     def __init__(self, broker: BrokerProcess, watched: float = 1.0) -> None:
@@ -47,7 +46,7 @@ class Scene:
         return self._opened.enter_context(RawClient(self.broker.port, timeout))
 
     def opened(self, client: RawClient) -> RawClient:
-        """Register a client to be closed at the end of the scene."""
+        """Register a client, which is closed at the end of the scene."""
         return self._opened.enter_context(client)
 
     def at_the_end(self, close: Callable[[], None]) -> None:

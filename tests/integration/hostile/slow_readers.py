@@ -9,7 +9,9 @@ from hostile.scene import Scene, fetch_of_all
 PARTITIONS = 400
 WATCHED_SECONDS = 3.0
 MAPPED_MB = 50
-"""Megabytes that are read from mapped files, whose pages count as the broker's memory until others need them."""
+"""Megabytes that are read from mapped files; their pages count as the broker's memory until other processes need the
+memory.
+"""
 PEAK_MB, LEFT_MB = 64 + MAPPED_MB, 32 + MAPPED_MB
 
 

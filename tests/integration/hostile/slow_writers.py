@@ -1,4 +1,4 @@
-"""Connections that send a large frame a few bytes at a time and never finish it; over TLS each few bytes are in a
+"""Connections that send a large frame a few bytes at a time and never finish it; over TLS each group of bytes is in a
 separate TLS record.
 """
 
@@ -24,7 +24,8 @@ WATCHED_SECONDS = 1.0
 
 
 def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) -> str:
-    """Open `size` connections, send the beginning of a frame on each, and then repeatedly one byte on each."""
+    """Open `size` connections, send the beginning of a frame on each connection, and then repeatedly one byte on each.
+    """
     begun = SIZE.pack(SAID_BYTES) + frame(_request(100), ApiKey.PRODUCE, 9)[SIZE.size :]
     writers = [connect(scene) for _ in range(size)]
     for writer in writers:
@@ -55,7 +56,7 @@ def _one_byte_each(scene: Scene, _: None, size: int) -> str:
     for at in range(len(data)):
         shaken.sendall(data[at : at + 1])
     shaken.settimeout(PATIENCE_SECONDS)
-    read_away(shaken)  # read afterwards: OpenSSL cannot read and write in two threads at once
+    read_away(shaken)  # read after sending, because OpenSSL cannot read and write in two threads simultaneously
     return f"a Produce of {len(data):,} bytes in as many records of TLS"
 
 

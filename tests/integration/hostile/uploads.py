@@ -38,7 +38,7 @@ def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
 
 
 def _join_with_much(scene: Scene, _: None, megabytes: int) -> str:
-    """Join groups with members whose metadata remains stored after they have disconnected."""
+    """Join groups with members whose metadata remain stored after the members have disconnected."""
     for number in range(8):
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="p", metadata=bytes(megabytes << 20))
         request = JoinGroupRequest(

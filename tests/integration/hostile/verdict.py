@@ -1,5 +1,6 @@
-"""Defines the conditions that a measurement must fulfil. Only the excess over waits without the hostile client counts
-(waits before its attack and, if measured, at an idle broker at the same time), because the disk may be slow, too.
+"""Defines the conditions that a measurement must fulfil. Only the excess over the waits without the hostile client
+counts, because the disk may be slow, too; these are the waits before its attack and, if measured, those at an idle
+broker at the same time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS, most_of
 from hostile.run import Measured
 
 MIN_SAMPLES = 5
-"""The minimum number of measured requests; with fewer the honest client had too little processor time to prove
+"""The minimum number of measured requests; with fewer requests the honest client had too little processor time to prove
 anything.
 """
 
@@ -21,8 +22,8 @@ def problems(measured: Measured) -> list[str]:
 
 
 def is_doubtful(measured: Measured) -> bool:
-    """Return whether all problems are measured numbers that are too high. Other load on the machine can only
-    increase these numbers, so a repeated measurement may be good.
+    """Return whether all problems are measured numbers that are too high. Other load on the machine can only increase
+    these numbers, so the result of a repeated measurement may be good.
     """
     return not list(_defects(measured)) and bool(list(_excesses(measured)))
 

@@ -4,11 +4,11 @@ exactly once.
 - `cells` lists the points and the faults.
 - `stage` runs and restarts the broker, the proxy and the worker process, and `cluster_stage` does so with three
 brokers.
-- `questions` answers processes that stop at a fail point and ask how to continue.
+- `questions` responds to processes that stop at a fail point and ask how to continue.
 - `worker` is the process that consumes, processes and produces.
 - `older_transactions` makes oncelog's client work without transactions V2.
 - `run` executes one cell of the matrix: one fault at one point.
-- `readers` reads the final records with other libraries, and `verdict` checks them.
+- `readers` reads the records of the output with other libraries, and `verdict` checks them.
 - `table` writes the results as a page.
 """
 

@@ -38,8 +38,8 @@ input. The two numbers are the transactions with committed records, and the tran
 
 
 CLUSTER_FAULTS = (Fault.BROKER_KILLED, Fault.CLIENT_KILLED, Fault.CONNECTION_CUT)
-"""The faults for three brokers; lost responses and repeated requests are left out, because they would depend on which
-broker leads.
+"""The faults for three brokers; lost responses and repeated requests are excluded, because their effect would depend on
+which broker leads.
 """
 CLUSTER_HEAD = """
 These runs use three brokers with one replica of each partition, and a proxy before each broker. The killed broker is
