@@ -141,7 +141,7 @@ def test_the_next_process_syncs_logs_that_a_killed_one_made(start, tmp_path, mon
 
 
 def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
-    """The log goes offline without waiting for the first flush, which may come days later."""
+    """The log goes offline immediately, because the log's first flush, which would fail too, may be days away."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)

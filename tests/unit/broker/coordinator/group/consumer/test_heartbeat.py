@@ -1,4 +1,5 @@
-"""Members of a consumer group join, revoke partitions, are fenced and leave, by one heartbeat after the other."""
+"""Members of a consumer group join, revoke partitions, are fenced and leave; the tests send the heartbeats one by one.
+"""
 
 from __future__ import annotations
 
