@@ -567,7 +567,7 @@ def test_a_directory_written_by_kafka_is_opened(start, tmp_path, caplog, clean):
 
 
 class TestMissing:
-    """The next tests are about logs that the metadata lists although no data directory has them."""
+    """Tests logs that the metadata lists although no data directory has them."""
 
     @pytest.fixture
     def without_orders(self, start, tmp_path):

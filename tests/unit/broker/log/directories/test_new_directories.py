@@ -189,8 +189,7 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """A client that deletes records is told that the records are permanently gone, and followers report the same to
-    their leader.
+    """The broker confirms to a client, and a follower to its leader, that deleted records are permanently gone.
     """
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
@@ -202,7 +201,8 @@ def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
 
 
 def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
-    """High watermarks are read first and written after new logs are synced. Meanwhile a topic may have been deleted and
+    """The broker collects the high watermarks, then syncs the new logs, and then writes the high watermarks. Meanwhile
+    a topic may have been deleted and
     re-created.
     """
     manager = start()
