@@ -17,7 +17,7 @@ ONE, TWO, THREE = (WantedTopic(name, 1, -1, {}) for name in ("one", "two", "thre
 
 
 class Scene:
-    """Each creation of a topic waits for the future `answer`, which has the result of the creation."""
+    """Each creation of a topic waits until the method `answer` sets the result of the creation."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

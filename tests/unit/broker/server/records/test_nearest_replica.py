@@ -111,7 +111,7 @@ async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served:
     rack = {"own rack": "here", "unknown rack": "nowhere", "no rack": ""}.get(case, "there")
     answer = await ask(served, fetch(1, rack, wait_ms=0), 10 if case == "v10" else 17)
     assert (answer.preferred_read_replica, answer.error_code) == (-1, 0)
-    assert offsets(answer) == ([] if case == "behind" else [1])  # in this case the follower has no record yet
+    assert offsets(answer) == ([] if case == "behind" else [1])  # in the case "behind" no record is replicated yet
 
 
 async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
