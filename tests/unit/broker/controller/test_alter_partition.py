@@ -232,8 +232,7 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
 
 
 def came_back(view, *unsure):
-    """Let brokers 1, 2 and 3 register again after the state was written; the brokers in `unsure` may have lost records.
-    """
+    """Let brokers 1, 2 and 3 register again after the state write; the brokers in `unsure` may have lost records."""
     view.put_brokers(KnownBroker(b, 200 + b, unsure_since=200 + b if b in unsure else NEVER) for b in (1, 2, 3))
     view.candidates.is_asked_for = True
 

@@ -415,8 +415,7 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
 
 
 async def test_a_replica_that_left_and_stopped_fetching_is_not_waited_for(led: Led) -> None:
-    """The controller removed a stopping broker from the ISR, and the leader must not propose to add the broker again.
-    """
+    """The controller removed a stopping broker from the ISR, and the leader must not propose the broker again."""
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 1)

@@ -334,8 +334,7 @@ async def test_coordinators_are_not_remembered_without_end(
 async def test_a_departed_broker_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The metadata list a dead broker until its session ends; then another broker leads the partitions of the dead one.
-    """
+    """The metadata list a dead broker until its session ends; then another broker leads its partitions."""
     known.states = {"t": (7, "Ongoing", True)}
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

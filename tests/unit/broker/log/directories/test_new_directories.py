@@ -189,8 +189,7 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """The broker confirms to a client, and a follower to its leader, that deleted records are permanently gone.
-    """
+    """The broker confirms to a client, and a follower to its leader, that deleted records are permanently gone."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)

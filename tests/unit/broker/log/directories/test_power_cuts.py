@@ -270,8 +270,7 @@ def test_a_segment_that_returns_below_the_first_one_counts_as_unsynced(tmp_path)
 
 
 def test_records_that_were_deleted_are_no_loss_below_the_recovery_point(tmp_path):
-    """A power cut interrupted the emptying of the log: the newest segments are deleted, but older segments reappeared.
-    """
+    """A power cut interrupted the emptying of the log: the newest segments are deleted, but older ones reappeared."""
     directory = tmp_path / "orders-0"
     log = open_log(directory)
     fill(log, 30)

@@ -57,8 +57,7 @@ async def test_s1_s2_brokers_that_race_get_different_blocks(embedded_store):
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
 async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_first):
-    """The node in the store contains this broker's id, but an earlier process of the same broker may have written it.
-    """
+    """The node in the store contains this broker's id, but an earlier process of this broker may have written it."""
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     lost = 0 if is_first else 1000

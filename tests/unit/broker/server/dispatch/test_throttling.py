@@ -390,8 +390,7 @@ async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_mo
 
 
 async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
-    """A thousand connections, each of which used the quota once, have together used up the quota of a hundred windows.
-    """
+    """A thousand connections, each of which used the quota once, together used up the quota of a hundred windows."""
     broker = Broker(producer_byte_rate=1000)
     many = [broker.client() for _ in range(1000)]
     for connection in many:

@@ -1,5 +1,4 @@
-"""The limits on the number of connections: in total, per address, and from the file descriptors that logs leave over.
-"""
+"""The limits on the number of connections: in total, per address, and from the descriptors that logs leave over."""
 
 from __future__ import annotations
 

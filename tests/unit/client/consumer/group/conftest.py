@@ -1,5 +1,4 @@
-"""The fixture `coordinator` is a group coordinator here, and not the transaction coordinator as elsewhere.
-"""
+"""The fixture `coordinator` is a group coordinator here, and not the transaction coordinator as elsewhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Members of a consumer group join, revoke partitions, are fenced and leave; the tests send the heartbeats one by one.
-"""
+"""Members of a consumer group join, revoke partitions, are fenced and leave; the tests send each heartbeat."""
 
 from __future__ import annotations
 

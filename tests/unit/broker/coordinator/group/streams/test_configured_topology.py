@@ -1,5 +1,4 @@
-"""A streams topology is combined with the existing topics: numbers of tasks and partitions, missing topics, and errors.
-"""
+"""A streams topology is combined with the existing topics: numbers of tasks, missing topics, and errors."""
 
 from __future__ import annotations
 
