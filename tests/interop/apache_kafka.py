@@ -1,6 +1,7 @@
 """Runs Apache Kafka itself: one node that is broker and controller (KRaft), on loopback, with a small heap.
 
-A JVM needs much memory, so each fixture runs one process at a time, which is stopped by its process id.
+Each fixture runs only one Kafka process at a time, because a JVM needs much memory, and stops the process by its
+process id.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="session")
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the brokers that the clients use; `ONCELOG_TEST_ADDRESS` and `ONCELOG_TEST_BROKERS` work as in
-    `tests/integration`.
+    """The address of the brokers that the clients use; the environment variables `ONCELOG_TEST_ADDRESS` and
+    `ONCELOG_TEST_BROKERS` have the same meaning as in `tests/integration`.
     """
     if foreign := os.environ.get("ONCELOG_TEST_ADDRESS"):
         yield foreign

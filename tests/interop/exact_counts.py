@@ -22,7 +22,9 @@ Copies = dict[str, list[str]]
 
 
 class LineWriter:
-    """Writes each line once until it is stopped, with librdkafka, idempotently and with acks=all."""
+    """Writes lines, each exactly once, until the writer is stopped; uses an idempotent librdkafka producer with
+    acks=all.
+    """
 
     def __init__(self, address: str, topic: str, every_seconds: float = LINE_EVERY_SECONDS) -> None:
         self._every_seconds = every_seconds
@@ -33,8 +35,8 @@ class LineWriter:
             {
                 "bootstrap.servers": address,
                 "enable.idempotence": True,
-                # With several requests in flight, librdkafka begins a new epoch for all partitions after one error, and
-                # sends again what other partitions already have.
+                # With several requests in flight, one error makes librdkafka begin a new epoch for all partitions, and
+                # send records again that other partitions already have.
                 "max.in.flight": 1,
                 "delivery.timeout.ms": 110_000,
                 "log_level": 0,
@@ -119,7 +121,7 @@ class Reader:
         eventually(lambda: self.read_on() >= wanted, f"{count} more are committed", WAIT_SECONDS)
 
     def to_the_end(self, ends: dict[int, int]) -> None:
-        """Read up to these high watermarks, when no transaction is open any more."""
+        """Read up to these high watermarks; called when no transaction is open any more."""
 
         def is_there() -> bool:
             self.read_on()

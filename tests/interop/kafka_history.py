@@ -1,5 +1,5 @@
-"""Writes topics of every kind to Apache Kafka, and reads the responses of a broker that serves them, so that brokers
-can be compared.
+"""Writes topics of every kind to Apache Kafka, and collects a broker's responses about these topics, so that the
+responses of two brokers can be compared.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ GROUP: Final = "a group of the history"
 PARTITIONS: Final = 3
 WEEK_MS: Final = "604800000"
 SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "200", "log.initial.task.delay.ms": "500"}
-"""Settings of the Apache Kafka to which the history is written: with its defaults a kill loses the DeleteRecords of the
-last minute.
+"""Settings of the Apache Kafka to which the history is written: with the default settings, a kill would lose the
+effects of DeleteRecords in the last minute.
 """
 TINY_SEGMENTS: Final = {"segment.index.bytes": "64", "index.interval.bytes": "0"}
-"""Settings with which a segment is full when its index is, here after a few batches, because Kafka 4 allows no smaller
-segments otherwise.
+"""Topic settings with a tiny index: Kafka rolls a segment when its index is full, here after a few batches. Kafka 4
+does not allow a segment size that small.
 """
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
@@ -154,7 +154,8 @@ def _compacted(client: Librdkafka) -> str:
             compression=COMPRESSIONS[batch % 5],
         )
     eventually(lambda: len(_all_records(client, [("compacted", 0)])["compacted", 0]) < 60, "Kafka has compacted")
-    # From now on the compacted topic must not change, because nothing could be compared with it otherwise.
+    # From now on the compacted topic must not change, because otherwise the responses of two brokers could not be
+    # compared.
     client.alter_configs_incrementally("compacted", [("min.compaction.lag.ms", AlterConfigOpType.SET, WEEK_MS)])
     count, stable_since = 0, time.monotonic()
     while time.monotonic() - stable_since < 1:
@@ -204,7 +205,7 @@ def _served(raw: RawClient, topic: str, partition: int, records: list[Received])
 
 
 def _all_bytes(raw: RawClient, topic: str, partition: int, begin: int, end: int) -> bytes:
-    """Fetch one response after another, each from the end of the previous one, and return all bytes."""
+    """Fetch repeatedly, each time from the end of the previous response, and return all bytes."""
     parts = []
     while begin < end:
         asked = FetchRequest.FetchTopic

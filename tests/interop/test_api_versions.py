@@ -1,7 +1,7 @@
 """Compares the version ranges that oncelog advertises with those of a real broker.
 
-oncelog's ranges are those of a 4.3 broker (semantics, section 3). An older broker's maxima may be lower, and before 4.0
-its minima, too, since 4.0 removed the oldest versions.
+oncelog's ranges are those of a 4.3 broker (semantics, section 3). The maximum versions of an older broker may be lower.
+Before 4.0 the minimum versions may be lower, too, because 4.0 removed the oldest versions.
 """
 
 from __future__ import annotations

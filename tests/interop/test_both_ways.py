@@ -20,7 +20,8 @@ def librdkafka(address: str) -> Iterator[Librdkafka]:
 
 def write_and_read(writer: ForeignClient, reader: ForeignClient, topic: str, compression: str | None) -> None:
     writer.create_topic(topic)
-    # The records must be limited to those that the reader's library supports.
+    # Some libraries cannot send null header values, so the records have only headers that the writer and the reader
+    # support.
     records = varied_records(writer if not writer.sends_null_headers else reader, 24)
     writer.produce(topic, records, compression=compression)
     received = reader.consume(topic, len(records))

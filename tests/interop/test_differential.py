@@ -1,7 +1,8 @@
-"""Compares oncelog's broker with Apache Kafka as the oracle: both get the same requests, and may differ only as
+"""Compares oncelog's broker with Apache Kafka: both get the same requests, and their responses may differ only as
 docs/differences.md says.
 
-A difference without a row there fails its scenario, and so does an entry of the register that did not appear. Longer
+A scenario fails if a difference has no row in docs/differences.md, or if a registered difference does not appear.
+Longer
 walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70.
 """
 
@@ -27,7 +28,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Settings that equal those of the other broker, if responses depend on them."""
+"""Settings of oncelog's broker on which responses depend, with the values that Kafka's broker has."""
 
 of_one_release = pytest.mark.parametrize("apache_kafka", [RELEASE], indirect=True)
 
@@ -87,8 +88,8 @@ def test_settings_take_differences_away(
     assert not there + gone, "\n".join(there + gone)
 
 
-# The next two tests use the fixture of Apache Kafka only so that they run after the scenarios: pytest groups tests that
-# share such a fixture.
+# The next two tests must run after the scenarios. They use the fixture of Apache Kafka only for that reason, because
+# pytest groups tests that share such a fixture.
 
 
 @of_one_release

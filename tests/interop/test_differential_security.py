@@ -1,6 +1,4 @@
-"""Compares oncelog's broker with Apache Kafka as the oracle, on brokers where clients must log in and do not have all
-rights.
-"""
+"""Compares oncelog's broker with Apache Kafka when clients must log in and do not have all rights."""
 
 from __future__ import annotations
 

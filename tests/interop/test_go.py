@@ -1,5 +1,5 @@
-"""Tests the example in Go: its broker is told over HTTP to lose the response to an EndTxn, and franz-go
-survives that.
+"""Tests the example in Go: an HTTP request makes the broker lose the response to an EndTxn, and the client franz-go
+handles the loss correctly.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ RECORDS = 20
 
 
 def describe(address: str, transactional_id: str) -> Any:
-    """Describe a transaction as its coordinator knows it."""
+    """Return the transaction coordinator's description of a transaction."""
     find = FindCoordinatorRequest(key=transactional_id, key_type=CoordinatorType.TRANSACTION)
     with RawClient(int(address.rpartition(":")[2])) as client:
         coordinator = client.call(find, ApiKey.FIND_COORDINATOR, 2)

@@ -91,8 +91,9 @@ def first_not_before(records: list[Received], timestamp_ms: int) -> tuple[int, i
 def test_all_records_of_kafka_are_served(broker: BrokerProcess, written: Written) -> None:
     ours = history.served(broker.address, written.partitions)
     assert_served_alike(ours, written.served)
-    # Kafka treats a segment that compaction has emptied as being as new as its file, searches only there, and reports
-    # that no record is that new. oncelog continues the search.
+    # Kafka takes the file's modification time as the newest timestamp of a segment that compaction emptied. Kafka then
+    # searches only this segment, and reports that it found no record. oncelog's broker also searches the other
+    # segments.
     compacted = ours["compacted", 0]
     for at, found in compacted.by_time.items():
         assert at < 0 or found == first_not_before(compacted.records, at), at
@@ -121,8 +122,8 @@ def test_producing_continues_on_a_kafka_directory(broker: BrokerProcess, written
 
 
 def test_the_directory_goes_back_to_kafka(broker: BrokerProcess, written: Written) -> None:
-    """Kafka's metadata log has remained unchanged beside oncelog's files, and Kafka must serve the records that oncelog
-    has appended.
+    """oncelog's broker has left Kafka's metadata log unchanged, so Kafka must open the directory and serve the records
+    that oncelog has appended.
     """
     client = Librdkafka(broker.address)
     for topic, partition in written.partitions:

@@ -1,5 +1,5 @@
-"""Tests the examples of tests in Java and JavaScript: over HTTP the broker is told to fail, and the judge says which
-records exist.
+"""Tests the example tests in Java and JavaScript: HTTP requests make the broker fail, and the history checker (judge)
+says which records exist.
 """
 
 from __future__ import annotations

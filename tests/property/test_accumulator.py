@@ -30,7 +30,7 @@ STEPS = st.lists(
 
 
 class Waiter:
-    """Counts the acknowledgements of the record that it waits for."""
+    """Waits for one record, and counts how many times that record is acknowledged."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,5 +1,5 @@
-"""Every assignment is complete, disjoint, even, and close to the previous one, whatever the members and topics of the
-group.
+"""Whatever members and topics a group has, each assignment is complete, disjoint and balanced, and differs little from
+the previous assignment.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def claims_from(claims: Claims) -> list[Claim]:
 
 
 def least_squares(partitions: Counts, wanted: list[set[str]]) -> int:
-    """Return the sum of the squared loads of the most even assignment, found by trying all assignments."""
+    """Try all assignments; return the smallest sum of the squared loads, which the most balanced assignment has."""
     choices = [
         [index for index, topics in enumerate(wanted) if partition.topic in topics]
         for partition in readable(partitions, wanted)
@@ -145,7 +145,8 @@ def test_no_move_is_unnecessary_with_equal_subscriptions(
     second = balanced(topics, new, claims)
     staying = {member.member_id: len(first.get(member.member_id, ())) for member in new}
     kept = sum(len(set(second[member_id]) & set(first.get(member_id, ()))) for member_id in second)
-    # An even assignment keeps the most partitions when the members that own the most get the larger shares.
+    # A balanced assignment moves the fewest partitions if the members that already own the most partitions get the
+    # larger shares.
     shares = sorted((len(assigned) for assigned in second.values()), reverse=True)
     had = sorted(staying.values(), reverse=True)
     assert kept == sum(min(share, owned) for share, owned in zip(shares, had, strict=True))

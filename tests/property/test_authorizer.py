@@ -141,7 +141,9 @@ def test_the_authorizer_decides_as_if_it_read_every_acl(
 def test_the_right_to_write_any_topic_needs_one_writable_topic(
     acls: list[AclBinding], allows_without: bool, principal: str
 ) -> None:
-    """A write to any topic may only be allowed if writing some topic is allowed (KIP-679)."""
+    """The authorizer may report that writing to "any topic" is allowed only if there is a topic to which writing is
+    allowed (KIP-679).
+    """
     authorizer = StandardAuthorizer([parse_principal(ADMIN)], allows_without_acls=allows_without)
     authorizer.use(as_image(acls))
     if may(authorizer, principal, HERE, AclOperation.WRITE, ResourceType.TOPIC, None):

@@ -1,4 +1,4 @@
-"""Compaction of random logs compared with a model, which says which records must remain and which must be removed."""
+"""Compacts random logs, and compares each with a model that says which records must remain or be removed."""
 
 import tempfile
 from pathlib import Path

@@ -1,7 +1,8 @@
 """A group of the consumer protocol keeps its invariants under any sequence of heartbeats, lost responses, dead members,
 restarts, failed writes and topic changes.
 
-Clients may take a while to revoke partitions, and read them until then. Clients believe every response, and rejoin when
+Clients may take a while to revoke partitions, and read these partitions until the revocation. Clients believe every
+response, and rejoin when
 they are fenced. A fenced client may keep reading until it learns that it is fenced, but its commits are refused because
 their epoch is old.
 """
@@ -38,7 +39,7 @@ class SlowClient(Client848):
         return super().join()
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat; send a joining one if the client believes that it is not a member."""
+        """Send a heartbeat; if the client believes that it is not a member, the heartbeat asks to join."""
         if self.epoch <= 0:
             return self.join()
         if self.has_failed:

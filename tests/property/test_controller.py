@@ -1,6 +1,6 @@
-"""The controller keeps partition states correct under arbitrary events: brokers die, return and restart, controllers
-are deposed and continue as zombies, responses are lost, leaders propose ISRs from outdated state, and partitions are
-reassigned and back.
+"""The controller keeps partition states correct under arbitrary events. Brokers die, return and restart; former
+controllers continue to write; responses are lost; leaders propose ISRs from outdated state; and reassignments begin and
+are reverted.
 
 The real classes run on a tree in memory with several sessions; the judge checks each write of a partition's state when
 the tree applies it.
@@ -46,7 +46,7 @@ BROKERS = (1, 2, 3, 4)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
 delays = st.integers(0, 2)
-"""How many consecutive writes seem lost to the session, and reach the tree later."""
+"""Number of consecutive writes that seem lost to the session but reach the metadata tree later."""
 
 
 class Judge:
@@ -56,12 +56,12 @@ class Judge:
         self._shared = shared
         self.states: dict[str, PartitionState] = {}
         self.unsure: set[tuple[str, int]] = set()
-        """(State path, broker): an ISR member that may lack some of the partition's records, because the end of its log
-        was lost.
+        """Set of (state path, broker): ISR members that may lack some of the partition's records, because the ends of
+        their logs were lost.
         """
         self.granted: set[tuple[str, int, int]] = set()
-        """(State path, broker, broker epoch): brokers that a leader has proposed for this ISR, and that may therefore
-        join it.
+        """Set of (state path, broker, broker epoch): brokers that may join this ISR, because a leader has proposed
+        them.
         """
         self._assignments: dict[str, ReplicaAssignment] = {}
         """State path -> the partition's assignment at the last write of that state."""
@@ -125,7 +125,7 @@ class Judge:
 
 def is_led(image: ClusterImage, state: StateInImage) -> bool:
     """Whether the leader has been registered without a break since the state was written. A leader that registered
-    again later waits for another election.
+    again after that write must not lead before another election.
     """
     leader = image.brokers.get(state.leader)
     return leader is not None and leader.epoch <= state.written
@@ -189,8 +189,8 @@ class ControllerMachine(RuleBasedStateMachine):
         for session, _ in self.terms[-1:]:
             self.do(_expire(session))
             session.notice = lambda: None  # type: ignore[method-assign]
-            # The former controller is a zombie whose writes still reach the tree, so only the fence protects the
-            # partition states.
+            # The former controller's writes still reach the metadata tree, so only the check of the controller epoch
+            # protects the partition states.
             self.shared._sessions[session.session_id] = session
         session = self.shared.connect()
         if self.shared.tree.node(paths.CONTROLLER) is not None:
@@ -304,7 +304,7 @@ class ControllerMachine(RuleBasedStateMachine):
         except Deposed:
             assert not is_current
         except StoreUnavailable:
-            pass  # A read was lost, too; the controller will read the entire tree again.
+            pass  # The response to a read was also lost, so the controller will read the entire metadata tree again.
         finally:
             session.lose_replies = session.lose_requests = session.delay_requests = 0
 
@@ -315,12 +315,12 @@ class ControllerMachine(RuleBasedStateMachine):
         assert not asyncio.all_tasks(self.loop) if hasattr(self, "loop") else True
 
     def current_controller_settles_everything(self) -> None:
-        """Whatever events the controller missed: once it has read the entire tree, every partition that can have a
-        leader has one.
+        """Check that, after the controller has read the entire metadata tree, each partition that can have a leader has
+        a leader, whatever events the controller missed.
         """
         session, term = self.terms[-1]
         self.do(_land(session))
-        term.distrust()  # the controller distrusts its view after each lost connection, too
+        term.distrust()  # the controller also reads its view again after each lost connection
         self.do(term.brokers_changed())
         writes = self.shared.writes
         self.do(term.brokers_changed())
@@ -329,8 +329,8 @@ class ControllerMachine(RuleBasedStateMachine):
         self.look()
         image, stopping = self.images[-1], term.view.live.keys() - term.view.staying
         doubtful = {path for path, _ in self.judge.unsure}
-        # A partition without a leader keeps its state while the controller waits for a broker that may have more
-        # records: a write of the state would confirm the ISR members that may lack records.
+        # While the controller waits for a broker that may have more records, it does not write the state of a partition
+        # without a leader. Writing the state would confirm ISR members that may lack records.
         for topic in image.topics.values():
             for index, state in topic.partitions.items():
                 if paths.partition_state(topic.name, index) in doubtful and not is_led(image, state):

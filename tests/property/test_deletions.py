@@ -1,6 +1,7 @@
 """Records that DeleteRecords reported as deleted are gone from every replica that may become leader, even after a kill.
 
-Adds DeleteRecords to the machine of `replication_machine`. A broker moves its log start first and writes it to disk
+The test adds DeleteRecords to the state machine of `tests/support/replication_machine.py`. A broker moves its log start
+first and writes it to disk
 later.
 """
 
@@ -40,9 +41,9 @@ class DeletingMachine(ReplicationMachine):
         super().__init__()
         self.deletions: list[Deletion] = []
         self.requested = 0
-        """Every replica may have deleted the records below this offset."""
+        """A replica may have deleted records only below this offset."""
         self.deleted = 0
-        """All in-sync replicas have deleted the records below this offset, as a response confirmed."""
+        """A response confirmed that all in-sync replicas have deleted the records below this offset."""
 
     @rule(broker=BROKER, kept=st.integers(0, 2))
     def delete_records(self, broker: int, kept: int) -> None:
@@ -118,7 +119,9 @@ class DeletingMachine(ReplicationMachine):
                     assert self._between(one, start, end) == self._between(other, start, end), (one, other, end)
 
     def _between(self, member: int, start: int, end: int) -> bytes:
-        """Return the batches of a replica in [start, end); if its log is offline, those in its files."""
+        """Return the batches of a replica in [start, end); if the replica's log is offline, read the batches from its
+        files.
+        """
         log = self.logs[member]
         if not log.is_offline:
             return content(log, start, end)
@@ -142,7 +145,7 @@ TestDeletions = DeletingMachine.TestCase
 TestDeletions.settings = settings(examples(30, of=60), stateful_step_count=40, deadline=None)
 
 
-# --- both rules of deletion are needed
+# --- without either of the two rules of deletion, a required property fails
 
 
 def a_follower_that_is_killed_leads(machine: DeletingMachine) -> None:

@@ -26,7 +26,7 @@ from oncelog_protocol.messages.produce import ProduceResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MEMORY = pathlib.Path("/dev/shm")
-"""A memory file system for the log; a test that finds none writes to the normal temporary directory."""
+"""The memory file system for the log; on machines without one, the test uses the normal temporary directory."""
 NODE = 1
 TURNS = 4
 """Iterations of the event loop, enough to run a callback that another callback scheduled."""

@@ -1,5 +1,5 @@
-"""The fast lanes for Fetch, and for Produce that waits for replicas, behave like the usual path: two brokers, one of
-them without lanes, get the same requests.
+"""The fast code paths (lanes) for Fetch, and for Produce that waits for replicas, behave like the general handlers. Two
+brokers, one of them without lanes, get the same requests.
 
 Both brokers must send the same bytes, write the same files, count the same metrics, and keep the same sessions,
 followers and waiting requests. Three readers fetch: one consumer for each of the two isolation levels, and one
@@ -50,7 +50,7 @@ TURNS: Final = 50
 
 
 class NoLanes(dict[int, Any]):
-    """Replaces a connection's lanes and stores no lane, so that every request takes the usual path."""
+    """Replaces a connection's lanes and stores no lane, so that the general handlers process every request."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
@@ -406,7 +406,7 @@ def test_the_fetch_lane_answers_like_the_usual_way(script: list[tuple[Any, list[
 
 def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
     """Let all readers fetch in sessions, then run `script`; a reader whose API version the script changes begins a
-    session with it, too.
+    session with that version, too.
     """
     for name in WHO:
         yield from _begun(name)

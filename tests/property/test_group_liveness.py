@@ -1,5 +1,5 @@
-"""A group coordinator responds to every request: after any requests of any version, after failed appends, and at the
-latest after an hour.
+"""A group coordinator responds to every request within an hour, whatever requests of any version came before, and even
+if appends failed.
 
 The walks are seeded. Unlike the clients of `test_groups.py`, no client follows the protocol here: requests have
 invented, mixed and repeated ids, and members leave in batches. Each walk ends with an hour without requests. In half of

@@ -1,7 +1,7 @@
 """A classic group keeps its invariants under any sequence of joins, leaves, deaths, restarts and failed writes.
 
 Members behave like clients: they join and sync when a response tells them to, send heartbeats while they are alive, and
-believe every response. The invariants compare what the members believe.
+believe every response. The invariants are about the members' beliefs, such as their generations and assignments.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ class Groups(RuleBasedStateMachine):
         self._generations_that_were_not_logged_are_forgotten()
 
     def _generations_that_were_not_logged_are_forgotten(self) -> None:
-        # Forget a generation that was formed but not logged, because the coordinator may use its number again.
+        # Remove from the model a generation that was formed but not logged, because the coordinator may use that
+        # generation's number again.
         group = self.driver.machine.groups.get("g")
         known = group.generation if group is not None else 0
         self.handed_out = {number: given for number, given in self.handed_out.items() if number <= known}
@@ -256,7 +257,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
-        """If no timer ran for the member, a dead member would remain in the group permanently."""
+        """Each member needs a running timer, because a dead member would otherwise remain in the group permanently."""
         group = self.driver.machine.groups.get("g")
         for member_id in group.members if group is not None else ():
             watched = ("session", "g", member_id) in self.driver.timers

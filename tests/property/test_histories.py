@@ -31,7 +31,9 @@ def test_a_good_history_has_no_violation(rng: random.Random) -> None:
 
 
 def visible(history: History) -> list[tuple[Place, int, int, Send]]:
-    """Return visible records, each with its place, index in the final content, offset, and the send that wrote it."""
+    """Return for each visible record its partition, its index in the final content, its offset, and the send that wrote
+    it.
+    """
     sends = history.sends_by_value()
     return [
         (place, index, offset, sends[value])
@@ -129,7 +131,7 @@ def forget_resets(history: History, place: Place) -> None:
 
 
 def one_with_an_offset(history: History, rng: random.Random) -> tuple[Commit, list[Send]]:
-    """Return the offset that some committed transaction stored, and the records of that transaction."""
+    """Choose a committed transaction that stored an offset; return that offset and the transaction's records."""
     shown = {send.transaction for *_, send in visible(history)} - {None}
     commit = choose(rng, [each for each in history.commits if each.transaction in shown])
     forget_resets(history, commit.place)

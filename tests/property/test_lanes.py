@@ -1,8 +1,8 @@
-"""The fast lanes behave like the usual path in any state of the broker: two brokers, one of them without lanes, get the
-same requests.
+"""The fast code paths for Produce (lanes) behave like the general handler in any state of the broker. Two brokers, one
+of them without lanes, get the same requests.
 
 Both brokers must send the same bytes, write the same files, and count the same metrics. For each rule by which a lane
-declines a request, `World` has a step that triggers the rule.
+leaves a request to the general handler, `World` has a step that triggers the rule.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
 
 
 class NoLanes(dict[int, Any]):
-    """Replaces a connection's lanes and stores no lane, so that every request takes the usual path."""
+    """Replaces a connection's lanes and stores no lane, so that the general handler processes every request."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass

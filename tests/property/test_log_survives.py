@@ -72,15 +72,15 @@ class Side:
         self.log: PartitionLog
         self.history: list[Written] = []
         self.uncertain: Written | None = None
-        """The batch whose append was interrupted, so that it may be in the log or not; None if no append was
-        interrupted.
+        """The batch whose append was interrupted, and which therefore may or may not be in the log; None if no append
+        was interrupted.
         """
         self.synced = 0
         """No power cut may lose records below this offset."""
         self.flushing: PendingFlush | None = None
         self.emptied_at = 0
-        """The log start from which the log continued after a power cut lost records: the log start was on disk, the
-        last records below it were not. The offset is 0 until a power cut has lost such records.
+        """The log start at which the log continued after a power cut: the log start was on disk, but the last records
+        below the log start were lost. The offset is 0 until a power cut has lost such records.
         """
 
     @property
@@ -192,7 +192,7 @@ class Walk:
             assert side.log.log_end_offset == side.end
 
     def skip(self, side: Side) -> None:
-        """Send a batch of a known producer and leave out the batch before, which is a gap."""
+        """Send a batch of a known producer without the batch before, so that the sequence numbers have a gap."""
         known = {pid: producer for pid, producer in side.producers.items() if producer.window}
         if known:
             pid = self.random.choice(sorted(known))
@@ -390,8 +390,8 @@ class Walk:
             assert shown == wanted
 
     def damage(self) -> None:
-        """Stop, damage files other than the records, and start. The producer state must equal that of the records and
-        the intact snapshots, and no fact may be wrong.
+        """Stop, damage files other than the records, and start. The producer state must follow from the records and the
+        intact snapshots, and must contain nothing that is false.
         """
         if self.random.random() < 0.5:
             self.manager.close()
@@ -401,8 +401,8 @@ class Walk:
             if paths:
                 path = self.random.choice(paths)
                 self.path.append(f"damage {path}")
-                # A transaction index is only torn, because other damage would go unnoticed: Kafka's format has neither
-                # a count nor a CRC.
+                # The test damages a transaction index only by cutting off its end, because Kafka's format has neither a
+                # count nor a CRC that would reveal other damage.
                 self.disk.damage(path, only_torn=path.endswith(".txnindex"))
         left = {side.name: self.snapshots(side) for side in self.sides}
         self.start()
@@ -441,12 +441,13 @@ def compare_after_damage(
         found_epoch, _, found_first_offset, found_window = known[pid]
         assert found_first_offset == first_offset, pid
         if found_epoch != epoch:
-            # Only a marker raised the epoch, and compaction removed the marker, so that only a damaged snapshot had the
-            # epoch.
+            # The producer epoch came from a marker that compaction removed, so the epoch was stored only in the
+            # snapshot that is now damaged.
             assert is_compacted, pid
             continue
         assert found_window[:1] == window[:1] or is_compacted, pid
-        # If compaction removed batches, the window may contain older batches in their place.
+        # If compaction removed some of the producer's last batches, the window of known batches may contain older
+        # batches in their place.
         assert set(found_window) <= set(window) or is_compacted, pid
     assert known.keys() <= wanted.keys()
 

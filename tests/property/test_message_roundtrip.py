@@ -118,8 +118,8 @@ def outcome(decoder, data: bytes):
 
 
 def assert_alike(one, other):
-    """Check equality. A changed byte may make a number NaN, which equals nothing, so then the printed messages are
-    compared.
+    """Check equality. A changed byte may turn a number into NaN, which does not equal itself. The printed messages are
+    therefore compared in that case.
     """
     assert one == other or repr(one) == repr(other)
 
@@ -143,7 +143,7 @@ def assert_elements_are_counted(decoder, data, count):
 
 
 def stepped(steps):
-    """Run a generator that pauses now and then to its end, and return its return value."""
+    """Run a generator, which yields to pause, until it ends; return the generator's return value."""
     while True:
         try:
             next(steps)
@@ -194,8 +194,8 @@ def assert_no_part_is_a_message(compiled, interpreted, data):
 
 
 def assert_both_take_a_changed_byte_alike(compiled, interpreted, data, difference):
-    """Change each byte to one more, one less, and any other value, which covers lengths, counts, tags and their sizes
-    that are wrong by one.
+    """Replace each byte by a value that is one more, one less, or random. This includes lengths, counts and tags that
+    are wrong by one.
     """
     data = bytearray(data)
     for position, byte in enumerate(data):

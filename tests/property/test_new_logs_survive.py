@@ -1,4 +1,5 @@
-"""Random walks over topics that are created, deleted and re-created, and that are killed at any change of the disk.
+"""Random walks in which topics are created, deleted and re-created, and the process is killed at any change of the
+disk.
 
 A walk is generated from a seed and uses two data directories. After a start there must be no checkpoint of a deleted
 log, no record of another topic with the same name, and no record whose permanent deletion was reported. All synced

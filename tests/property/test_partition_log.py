@@ -23,12 +23,12 @@ from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.record import read_records
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_index_bytes=64)
-"""A segment has room for a few batches, and the indexes become full."""
+"""The segments are so small that a segment has room for a few batches, and the indexes become full."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A batch as the model knows it; `values` are the values of its records, beside their timestamps."""
+    """A batch in the model: the values of its records (`values`) and the timestamps of its records."""
 
     base_offset: int
     values: tuple[bytes, ...]
@@ -154,7 +154,7 @@ class LogMachine(RuleBasedStateMachine):
             if batch.base_offset >= base:
                 position += batch.size
                 if position <= left or (zeros and not any(before[left:position])):
-                    kept.append(batch)  # the batch is complete, or its lost end consisted of zeros before, too
+                    kept.append(batch)  # the batch is complete, or the lost end had consisted of zeros anyway
         self.log = self.open(recovery_point=self.flushed, log_start_offset=self.start)
         self.batches = kept
         self.end = self.log.log_end_offset

@@ -36,8 +36,8 @@ class Naive:
     newest_transaction: int = 0
     """First offset of the open transaction or, if none is open, of the last ended one."""
     is_any_next: bool = False
-    """Whether the log has only a marker of this epoch, so that any sequence number may follow: the epoch's batches may
-    have been removed.
+    """Whether the log has only a marker of this epoch. The epoch's batches may have been removed, so any sequence
+    number may follow.
     """
 
     def append(self, epoch, first, count, transactional, offset):
@@ -101,7 +101,7 @@ STEP = st.one_of(
 
 
 class Run:
-    """The model and the real state, and the values needed to choose the next step."""
+    """Contains the model, the real producer state, and the values from which the test chooses the next step."""
 
     def __init__(self, is_strict, start):
         self.config = LogConfig(idempotence_duplicate_classification=STRICT if is_strict else KAFKA)
@@ -248,7 +248,7 @@ def test_s55_a_restart_at_any_point_is_a_full_replay(steps):
 
 
 def normal(state, window_lost):
-    """Return the state in a comparable form, without facts that only a damaged window has."""
+    """Return the producer state in a comparable form, without the facts that only the damaged window file contained."""
     return ([entry[:46] for entry in state[0]], *state[1:]) if window_lost else state
 
 

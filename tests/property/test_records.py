@@ -65,7 +65,7 @@ def test_any_bytes_as_records_fail_cleanly(payload, count, last_offset_delta, at
     read_everything(header + payload)
 
 
-@settings(deadline=None)  # a mutated batch may be decoded at each size up to the limit
+@settings(deadline=None)  # a mutated batch may decompress to any size up to the limit
 @given(record_lists, st.sampled_from(Compression), st.data())
 def test_mutated_batches_fail_cleanly(records, codec, data):
     raw = build_batch(records, compression=codec)

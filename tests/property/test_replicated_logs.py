@@ -1,7 +1,7 @@
 """Several replicas of one partition lose no acknowledged record, under arbitrary events between them.
 
-`tests/support/replication_machine.py` defines the events. This file removes each rule of replication, one after the
-other, and each time some required property must break.
+`tests/support/replication_machine.py` defines the events. This module removes one rule of replication at a time, and
+each time a required property must fail.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def another_epoch_may_ask() -> Breaks:
 def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine) -> Iterator[None]:
     machine.produce(0)
     machine.catch_up(1, 2)
-    machine.ask(1)  # the response stays on its way until broker 0 leads again
+    machine.ask(1)  # the response arrives only when broker 0 leads again
     machine.elect(2)
     machine.see(2)
     machine.see(1)
@@ -349,7 +349,7 @@ def a_log_begins_again_by_the_image_alone() -> Breaks:
 
 
 def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """The leader's disk is exchanged while the session of the dead leader is still open."""
+    """The leader died and its disk is replaced, while the leader's metadata store session is still open."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)
@@ -357,7 +357,7 @@ def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> 
     yield
     assert len(machine.acknowledged) == 1
     machine.die(0, noticed=False)
-    machine._change(isr=(0,))  # the logs of the other replicas have failed, one after the other
+    machine._change(isr=(0,))  # the log of each other replica has failed
     for broker in (1, 2):
         machine.see(broker)
         fail_and_give_up_all(machine, broker)
@@ -371,7 +371,7 @@ def dead_brokers_are_elected_without_questions() -> Breaks:
 
 
 def the_log_of_a_leader_fails_while_the_next_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """The leader's log fails while the session of the dead broker is still open."""
+    """The leader's log fails while the metadata store session of another, dead broker is still open."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)

@@ -1,5 +1,5 @@
-"""Share partitions keep their promises over changes of leader and of coordinator, and over writes that fail or whose
-outcome is unknown.
+"""Share partitions keep their guarantees when leaders and coordinators change, when writes fail, and when the outcome
+of a write is unknown.
 
 A leader (`SharePartition`) delivers records of a log to members, and stores their acknowledgements in a share
 coordinator (`ShareStateMachine`). A write may fail, or may be stored although the leader does not learn of it.
@@ -207,7 +207,9 @@ class ShareModel(RuleBasedStateMachine):
 
     @rule()
     def load_coordinator(self) -> None:
-        """Let another share coordinator replay the records from the oldest snapshot that a share partition needs."""
+        """Let another share coordinator load its state: it replays the records from the oldest snapshot that is still
+        needed.
+        """
         begin = self.coordinator.oldest_snapshot_offset() or 0
         loaded = self.new_coordinator()
         for offset, (key, value) in enumerate(self.records):

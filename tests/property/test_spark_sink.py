@@ -1,10 +1,11 @@
 """The steps of the Spark sink write each row exactly once, with drivers, tasks, zombies and timeouts interleaved at
 random.
 
-The steps of the sink are real; the Kafka cluster is a model. Every process may be paused, resumed and killed between
+The test runs the sink's real code against a model of a Kafka cluster. Every process may be paused, resumed and killed
+between
 any two of its requests, and also between a completed request and its response. A batch that Spark counts as committed
-must be visible completely. Because a test that cannot fail proves nothing, rules are removed one by one, and each time
-the test must find an error.
+must be visible completely. The test also removes the sink's rules one by one, and must find an error each time, because
+a test that cannot fail proves nothing.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ def test_at_least_once_duplicates_under_the_same_kills() -> None:
 
 
 def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeout aborts a decided batch. If the state did not record the abort in `lost`, the batch's rows would be
-    missing permanently.
+    """The timeout aborts a decided batch. If the sink's state did not record the aborted transaction in `lost`, the
+    batch's rows would be missing permanently.
     """
 
     async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
@@ -126,7 +127,9 @@ def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transaction was committed and its id reused: a driver that assumes an abort writes the rows twice."""
+    """The transaction was committed, and another transaction used its transactional id. A driver that assumes an abort
+    would write the rows twice.
+    """
 
     async def none(_: Any, places: Any) -> list[bool]:
         return [False for _ in places]
@@ -136,7 +139,9 @@ def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.Mo
 
 
 def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older checkpoint resumes with a decision whose driver died before it had ended all transactions."""
+    """A query resumes from an older checkpoint. The last decision's driver died before it had ended all transactions of
+    that decision.
+    """
     finish = exactly_once._finish
 
     async def finish_this_one(cluster: Any, found: Any, batch: Any) -> Any:
@@ -147,12 +152,12 @@ def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.Monkey
 
 
 def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that decides from a state read before its fencing decides on transactions that a newer run is writing
-    again.
+    """A driver that was fenced after it read the state must not decide a batch, because a newer run may be writing the
+    same transactions again.
     """
 
     class Agreeing:
-        """A state whose repeated reads return the same value."""
+        """A query state that is read once; later reads return the same value, even if it is outdated."""
 
         def __init__(self, cluster: Any, seen: Any) -> None:
             self._cluster, self._seen = cluster, seen
@@ -173,8 +178,8 @@ def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.Monkey
 
 
 def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the rule, a driver that resumes after it ended its transactions would abort those of a newer driver's
-    decision.
+    """Without the rule, a driver that was paused after it ended its transactions would abort transactions that a newer
+    driver has decided to commit.
     """
 
     async def sweep_all(cluster: Any, batch: Any, _: Any) -> None:
@@ -186,8 +191,8 @@ def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a run has written its name to the state, an older run may decide on transactions that the sweep is
-    aborting.
+    """Until a run has written its name to the state, an older run may decide to commit transactions that the new run's
+    clean-up is aborting.
     """
     finish = exactly_once._finish
 

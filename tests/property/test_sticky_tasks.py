@@ -17,7 +17,9 @@ HAD = st.dictionaries(st.sampled_from("0123"), st.frozensets(st.integers(0, 9), 
 
 @st.composite
 def groups(draw: st.DrawFn, *, standbys: int | None = None) -> TaskGroup:
-    """Arbitrary members; their previous assignments may even share a task, or name one that is gone."""
+    """Generate arbitrary members, whose previous assignments may even have the same task twice, or a task that no
+    longer exists.
+    """
     names = draw(st.lists(st.text("mnop", min_size=1, max_size=3), min_size=1, max_size=7, unique=True))
     members = [TaskMember(name, draw(st.sampled_from("pqr")), TaskSet(draw(HAD), draw(HAD))) for name in sorted(names)]
     subtopologies = draw(
@@ -69,7 +71,7 @@ def test_active_tasks_are_balanced(group: TaskGroup) -> None:
 @given(group=groups())
 @examples(400)
 def test_nothing_moves_without_a_change(group: TaskGroup) -> None:
-    """Standby tasks may still settle once: their first places may not have been balanced."""
+    """A second assignment may still move standby tasks once, because their first places may not have been balanced."""
     targets = assign(group)
     again = assign(with_targets(group, targets))
     assert {name: target.active for name, target in again.items()} == {
@@ -101,7 +103,9 @@ def test_a_new_member_takes_only_its_share(group: TaskGroup) -> None:
 
 
 def test_a_task_goes_to_a_member_with_its_state() -> None:
-    """Of a member that has left, to its standby, if that one has not its share already."""
+    """An active task of a member that has left goes to the member with the standby task, unless that member already has
+    its share of tasks.
+    """
     new = TaskMember("a", "p", TaskSet())
     ready = TaskMember("b", "q", TaskSet({"0": frozenset({1})}, {"0": frozenset({0})}))
     targets = assign(TaskGroup([new, ready], {"0": (3, True)}, 0))

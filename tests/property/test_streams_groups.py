@@ -1,9 +1,9 @@
-"""A streams group under any sequence of heartbeats, losses, deaths, restarts, failed writes and changes of topics,
-against a few invariants.
+"""A streams group keeps its invariants under any sequence of heartbeats, lost responses, dead members, restarts, failed
+writes and topic changes.
 
-Clients work on their tasks until they have given them up, which may take a while; they believe every response, and
-join again when they are fenced. A fenced client may still work until it learns of it: its commits are refused by their
-epoch.
+Clients may take a while to give up tasks, and work on the tasks until then. Clients believe every response, and rejoin
+when they are fenced. A fenced client may keep working until it learns that it is fenced, but its commits are refused
+because their epoch is old.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FATAL = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCo
 
 
 class SlowClient(Client1071):
-    """A client that keeps working on tasks that it must give up, until it is told to let go."""
+    """A client that keeps working on its revoked tasks until a step makes it release them."""
 
     works_on: Tasks = frozenset()
     copies: Tasks = frozenset()
@@ -51,7 +51,7 @@ class SlowClient(Client1071):
         return super().join(**said)
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat; join if the client is not a member as far as it knows."""
+        """Send a heartbeat; if the client believes that it is not a member, the heartbeat asks to join."""
         if self.epoch <= 0:
             return self.join()
         tasks = {"active_tasks": ids_of(self.works_on), "standby_tasks": ids_of(self.copies), "warmup_tasks": []}
@@ -85,7 +85,7 @@ class StreamsGroups(RuleBasedStateMachine):
         self.incarnations = {"t": 0, "u": 0}
         self.epochs: list[int] = []
         self.owners: dict[tuple[str, int, int], str] = {}
-        """Subtopology, partition and epoch -> who had the active task in that epoch."""
+        """(Subtopology, partition, epoch) -> the member that owned the active task in that epoch."""
 
     @property
     def group(self) -> StreamsGroup | None:
@@ -93,7 +93,7 @@ class StreamsGroups(RuleBasedStateMachine):
         assert group is None or isinstance(group, StreamsGroup)
         return group
 
-    # --- what clients do
+    # --- steps of clients
 
     @rule(number=CLIENTS)
     def join(self, number: int) -> None:
@@ -101,7 +101,7 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def restart_client(self, number: int) -> None:
-        """Start a new process that does not know its predecessor."""
+        """Start a new client process that does not know the state of its predecessor."""
         self.lives += 1
         client = self.clients[number]
         client.member_id = f"c{number}.{self.lives}"
@@ -117,7 +117,7 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def lose_an_answer(self, number: int) -> None:
-        """Deliver a heartbeat and lose its answer."""
+        """Deliver a heartbeat to the group and lose the response."""
         client = self.clients[number]
         if client.epoch > 0:
             self.driver.streams_heartbeat(
@@ -138,7 +138,7 @@ class StreamsGroups(RuleBasedStateMachine):
         client.works_on = client.copies = frozenset()
         client.leave()
 
-    # --- what happens to the broker
+    # --- steps of the broker
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 29.0, 50.0]))
     def time_passes(self, seconds: float) -> None:
@@ -154,7 +154,9 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["t", "u"]), partitions=st.integers(1, 5))
     def topics_change(self, name: str, partitions: int) -> None:
-        """Re-create a topic, and delete the internal topics, as an administrator must where its size changes."""
+        """Re-create a topic and delete the group's internal topics, as an administrator must if the topic's number of
+        partitions changes.
+        """
         self.incarnations[name] += 1
         self.driver.wanted = ()
         self.driver.set_topics(without=[name, "r", "c"])
@@ -178,7 +180,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def a_step_raises(self) -> None:
         self.driver.fail()
 
-    # --- what holds
+    # --- invariants
 
     @invariant()
     def no_active_task_has_two_owners(self) -> None:
@@ -194,7 +196,9 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @invariant()
     def no_process_has_a_task_twice(self) -> None:
-        """What is given up counts only in the role in which it is given up."""
+        """A task that a member is giving up counts only in the role (active or standby) in which the member still has
+        the task.
+        """
         if self.group is None:
             return
         found = set[tuple[str, str, int]]()
@@ -222,7 +226,7 @@ class StreamsGroups(RuleBasedStateMachine):
         for client in self.clients:
             member = self.group.members.get(client.member_id)
             if member is None or client.epoch <= 0:
-                continue  # it was fenced, and hears of it with its next heartbeat
+                continue  # this member was fenced, and learns it from the response to its next heartbeat
             if client.epoch not in (member.epoch, member.previous_epoch):
                 continue
             assert not client.works_on & works_on
@@ -244,7 +248,7 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @invariant()
     def targets_are_free_or_held(self) -> None:
-        """`is_free` agrees with a search through all members."""
+        """Check that `is_free` gives the same result as a search through all members."""
         group = self.group
         for member in () if group is None else group.members.values():
             for name, number in (("0", 0), ("1", 0)):
@@ -255,12 +259,12 @@ class StreamsGroups(RuleBasedStateMachine):
                     assert not active
 
     def teardown(self) -> None:
-        """Check that all members reach their targets when only heartbeats are sent."""
+        """Check that all members reach their target assignments when only heartbeats are sent from now on."""
         self.driver.fail_appends = False
         if self.group is None:
             return
         here = [client for client in self.clients if client.member_id in self.group.members]
-        for _ in range(16):  # longer than a session: who is dead is removed
+        for _ in range(16):  # longer than the session timeout, so that the group removes dead members
             self.driver.advance(5.0)
             for client in here:
                 client.let_go()

@@ -41,7 +41,7 @@ class Transactions(RuleBasedStateMachine):
         self.clients: list[ProducerIdAndEpoch | None] = [None, None, None]
         self.versions = [V1, V2, V2]
         self.granted: dict[ProducerIdAndEpoch, int] = {}
-        """(Producer id, epoch) -> the producer that received them."""
+        """(Producer id, epoch) -> the producer that received this pair."""
         self.decided: dict[ProducerIdAndEpoch, bool] = {}
         """(Producer id, epoch) -> the outcome that the coordinator reported for the transaction; in transactions V2
         each epoch has one transaction.

@@ -1,5 +1,5 @@
-"""A prepared transaction ends once, with the outcome that its application decided, whichever process takes the
-transaction over (S120).
+"""A prepared transaction ends exactly once, and with the outcome that its application decided, whichever process takes
+over the transaction (S120).
 
 The application has several processes, which share one transactional id. Each process keeps the open transaction that it
 finds, gets responses late or never, is paused, and repeats old requests. The coordinator moves, and its appends fail.

@@ -40,7 +40,7 @@ class Background(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """Repeat the work until `is_over` is true; subclasses implement this method."""
+        """Repeat the work until `is_over` is true; each subclass implements its work in this method."""
 
     def _run(self) -> None:
         try:
@@ -51,7 +51,7 @@ class Background(ABC):
                 self._progress.notify_all()
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until `condition` is true; the work announces each change by notifying `_progress`.
+        """Wait until `condition` is true. The work notifies the condition variable `_progress` of each change.
 
         Raises the exception that ended the work, and AssertionError if the wait takes longer than `patience`.
         """

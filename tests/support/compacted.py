@@ -105,7 +105,7 @@ def compaction_of(
     producer_id_expiration_ms: int = DAY_MS,
     all_replicas_have_it: bool = True,
 ) -> Compaction:
-    """Return the compaction that `clean` would run."""
+    """Return the compaction object that `clean` would run, without running it."""
     return Compaction(
         log,
         disk=disk or RealDisk(),
@@ -157,7 +157,7 @@ def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
 def compacted(
     before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()
 ) -> list[Entry]:
-    """Return the records of `before` that must remain after a first compaction.
+    """Return those records of `before` that the log's first compaction must keep.
 
     `aborted` are the offsets of the records of aborted transactions.
     """

@@ -49,7 +49,8 @@ def label_of(topic_id: bytes) -> str:
 
 @dataclass
 class Client848:
-    """One client of the consumer protocol: its member id, epoch and partitions according to the responses that it got.
+    """One client of the consumer protocol; its member id, epoch and partitions come from the responses to its
+    heartbeats.
 
     The member revokes partitions when a response tells it to, and reports the revocation in its next heartbeat; `owns`
     are the partitions that it may read.
@@ -80,7 +81,7 @@ class Client848:
         )
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat with the owned partitions and the fields in `said`."""
+        """Send a heartbeat that contains the owned partitions, and further fields from `said`."""
         return self.send(topic_partitions=self.driver.named_partitions(self.owns), **said)
 
     def idle(self) -> Answer:

@@ -17,7 +17,7 @@ from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 class ControlledBrokers:
-    """A metadata tree with one session for each broker, and one session for the observer."""
+    """A metadata tree with one session for each broker, and one session through which the test reads the tree."""
 
     def __init__(self) -> None:
         self.shared = SharedTree()

@@ -1,4 +1,6 @@
-"""A toy machine for CoordinatorRuntime: each number put under a name is logged and added to the name's sum."""
+"""A toy state machine for CoordinatorRuntime: it logs each number that is put under a name, and adds the number to the
+name's sum.
+"""
 
 from __future__ import annotations
 

@@ -4,11 +4,12 @@ simulated disk has content that a real disk could have.
 A kill leaves all completed writes, and any part of the write that it interrupted. A power cut leaves everything that
 was synced; of the rest it leaves what a journaling file system may leave:
 
-- Of appended bytes: none, some, all, or all of their length with zeros in place of the last bytes.
+- Appended bytes: none, some or all of them remain, or zeros replace the last of them.
 - Truncated bytes are lost or restored.
-- Of created, renamed and removed names in a directory: the first few of these changes since the directory's last sync.
+- Created, renamed and removed names in a directory: the first few of these changes since the directory's last sync
+remain.
 - Created directories are kept, or lost with all of their content.
-- Of renamed directories: the first few renames are kept, and the other directories have their old names.
+- Renamed directories: the first few renames remain, and the other directories have their old names again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from random import Random
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed
 
 Renaming = dict[str, "Inode | None"]
-"""File names that one change adds or removes -> the inode that the name refers to; None means that the name was
-removed.
+"""One change of a directory: file name -> the inode to which the name refers after the change; None means that the
+change removes the name.
 """
 
 
@@ -34,7 +35,7 @@ class Killed(BaseException):
 
 
 class Inode:
-    """The bytes of a file: `data` as written, `synced` as of the last sync."""
+    """The content of a file: `data` has all written bytes, and `synced` the bytes at the last sync."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -44,7 +45,7 @@ class Inode:
         """Draw the bytes that remain after a power cut."""
         written, synced = bytes(self.data), self.synced
         if not written.startswith(synced) and random.random() < 0.5:
-            return synced  # after the power cut, neither the truncation nor the later writes are on the disk
+            return synced  # the power cut loses the truncation and all later writes
         same = (a == b for a, b in zip(written, synced, strict=False))
         durable = len(list(takewhile(bool, same)))
         left = random.choice([durable, random.randint(durable, len(written)), len(written)])
@@ -307,8 +308,8 @@ class CrashingDisk:
         return sorted(path for path in self._names if path.endswith(suffixes))
 
     def damage(self, path: str, *, only_torn: bool = False) -> None:
-        """Damage the file durably: cut its end off, flip one of its bits, or remove the file. With `only_torn`, remove
-        its last byte.
+        """Damage the file durably: cut its end off, flip one of its bits, or remove the file. With `only_torn`, the
+        only damage is that the file's last byte is removed.
         """
         inode, how = self._names[path], self.random.randrange(3)
         if only_torn:

@@ -12,13 +12,13 @@ from oncelog_broker.runtime.descriptors import SPARES
 
 @contextmanager
 def no_descriptors_left(but: int = 0) -> Iterator[None]:
-    """Use up all file descriptors except for `but` of them and the spare descriptors that the disk reserves."""
+    """Use up all file descriptors except `but` of them; the spare descriptors that the disk reserves remain, too."""
     SPARES.refill()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     try:
-        # Descriptors above the lowest free number may be in use, so the limit is set above the highest one, and all
-        # free descriptors are taken.
+        # The limit is set above the highest descriptor in use, and then all free descriptors below the limit are
+        # opened, because free numbers may lie between used ones.
         highest = max(map(int, os.listdir("/proc/self/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2 + but, hard))
         try:

@@ -8,11 +8,11 @@ SOAK_EXAMPLES = 2000
 
 
 def examples(count: int, *, of: int = 0) -> settings:
-    """Return settings with `count` examples in `make test`; other profiles scale the count by their own number of
-    examples.
+    """Return Hypothesis settings: `count` examples in `make test`, and proportionally more or fewer in a profile with
+    another default number.
 
     A test with expensive examples uses `@examples(25)`; `settings(examples(60), ...)` adds further settings.
-    If `of` is given, other profiles than that of `make test` scale the number `of` instead of `count`.
+    If `of` is given, profiles other than that of `make test` scale the number `of` in place of `count`.
     """
     most = settings().max_examples
     return settings(max_examples=count if most == USUAL_EXAMPLES else max(1, (of or count) * most // USUAL_EXAMPLES))

@@ -38,7 +38,8 @@ class FakeBroker:
 
     `logs[topic, partition]` are the batches as bytes, `requests` all requests in order, `versions` the API versions of
     the requests by request type, and `version` is the version of the request that is being handled. `finalized` maps
-    features of the cluster to their levels; `others` maps further node ids that Metadata lists to their ports.
+    each feature of the cluster to its level. `others` maps the node ids of further brokers in Metadata responses to
+    their ports.
     """
 
     def __init__(self) -> None:

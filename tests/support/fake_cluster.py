@@ -37,8 +37,8 @@ EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffse
 
 @dataclass
 class View:
-    """What a broker knows of the cluster: (leader, leader epoch) of each partition, the live brokers, the controller,
-    and the node that coordinates all groups and transactions.
+    """One broker's view of the cluster: (leader, leader epoch) of each partition, the live brokers, the controller, and
+    the broker that coordinates all groups and transactions.
     """
 
     leaders: dict[Place, tuple[int, int]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class ClusterBroker(FakeBroker):
         self.logs, self.ends = cluster.logs, cluster.ends
         self.lagging: View | None = None
         self.tells: View | None = None
-        """The view that Metadata responses describe, if it differs from the broker's own view; None means the own view.
+        """The view that the broker's Metadata responses describe; None means the broker's own view.
         """
         self.has_hints = True
         self._runs = asyncio.Event()
@@ -190,7 +190,7 @@ class ClusterBroker(FakeBroker):
         return await super()._answer(frame)
 
     def refusal(self, place: Place, leader_epoch: int = -1) -> ErrorCode:
-        """Return the error for a request with this leader epoch, judged by this broker's view."""
+        """Return the error code for a request with this leader epoch, according to this broker's view."""
         if place not in self.view.leaders:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader, epoch = self.view.leaders[place]

@@ -120,7 +120,7 @@ class Coordinator:
 class ConsumerCoordinator(Coordinator):
     """Handles the requests of a group of the consumer protocol (KIP-848) with one member.
 
-    The target assignment is `assigned`: the member's epoch rises only after the member has revoked the other
+    The member's target assignment is `assigned`; its epoch rises only after the member has revoked all other
     partitions. `heartbeats` are the received heartbeats, `reads` the partitions that the member last reported as owned.
     """
 

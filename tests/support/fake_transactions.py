@@ -1,4 +1,4 @@
-"""What a Kafka broker knows of producers and transactions, in a model that is small enough to be checked by reading.
+"""A model of a Kafka broker's state of producers and transactions, small enough to be checked by reading.
 
 The model serves tests of the client, beside the fake broker. The model is written from Kafka's rules and shares no code
 with the oncelog broker.
@@ -98,9 +98,8 @@ class SequenceChecks:
         state.batches.append((batch.base_sequence, last, offset))
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """Update the producer state for a marker that was appended; in transactions V2 the marker has the next epoch,
-        whose sequence numbers
-        start at 0.
+        """Update the producer state after a marker was appended. In transactions V2, the marker has the next producer
+        epoch, in which sequence numbers start at 0.
         """
         state = self.states.get(producer_id)
         if state is None or state.epoch != epoch:
@@ -115,8 +114,8 @@ class Transaction:
     epoch: int = -1
     last_epoch: int = -1
     owner_epoch: int | None = None
-    """Epoch of the producer that has kept the open transaction and that alone may end it (KIP-939); None if no producer
-    has kept it.
+    """Epoch of the producer that has kept the open transaction (KIP-939), and that is the only one that may end the
+    transaction; None if no producer has kept it.
     """
     has_timeout: bool = True
     state: str = "Empty"
@@ -127,8 +126,8 @@ class Transaction:
 
 
 class FakeCoordinator:
-    """Coordinates all transactional ids and groups for a fake broker, and makes a partition leader's checks of
-    transactions.
+    """Coordinates all transactional ids and groups for a fake broker, and checks transactional batches as a partition
+    leader does.
 
     `script[RequestType]` lists what happens to the next requests of this type: an ErrorCode becomes the response, a
     Step breaks the connection, and an asyncio.Event is awaited before the request is handled. `committed` are the
@@ -349,7 +348,7 @@ class FakeCoordinator:
         code, offset = checks.check(batch, is_v2=is_v2 and transactional_id is not None)
         if code or offset is not None:
             return code, -1 if offset is None else offset
-        # The leader learns this from the coordinator's verification (KIP-890).
+        # The partition leader learns from the coordinator's verification whether the transaction is open (KIP-890).
         if transactional_id is not None and found is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1
         if found is not None:

@@ -63,8 +63,8 @@ class PassedOn(NamedTuple):
 
 
 class _Context(RequestContext):
-    """A request context that records the charges to the connection's quota of partition changes: broker id, number of
-    partitions, and the error code of the request (None after success).
+    """A request context that records what is charged to the client's controller mutation quota: broker id, number of
+    partitions, and the request's error code (None after success).
     """
 
     noted: list[tuple[int, int, ErrorCode | None]]
@@ -80,8 +80,8 @@ class _Context(RequestContext):
 
 
 class Brokers:
-    """`ask` sends a request as a client does. `sent` counts the Envelope requests that followed; `failure`, if set,
-    makes them fail.
+    """`ask` sends a request as a client does. `sent` counts the forwarded Envelope requests; if `failure` is set, these
+    requests fail with that exception.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Generates histories without violations by simulating a cluster that never fails, whose clients lose responses."""
+"""Generates histories without violations: it simulates a cluster that never fails, and clients that lose responses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class GoodCluster:
         self._rng = rng
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._logs: dict[Place, list[Send | None]] = {place: [] for place in PLACES}
-        """Place -> its records by offset; None is a transaction marker."""
+        """Partition -> the partition's records by offset; None stands for a transaction marker."""
         self._epochs = dict.fromkeys(PLACES, 0)
         self._is_visible: dict[Send, bool] = {}
         self._committed: dict[Place, int] = {}
         self._committed_last: dict[Place, Commit] = {}
-        """Place -> the latest requested commit that took effect."""
+        """Partition -> of the commits that took effect, the one that was requested last."""
         self._undecided: list[tuple[list[Send], Commit | None, bool]] = []
         """Transactions whose outcome no client has learned and that the simulation ends later: (sends, offset commit or
         None, whether the transaction commits).
@@ -109,7 +109,7 @@ class GoodCluster:
                 self._done(commit)
 
     def _done(self, commit: Commit) -> None:
-        """Let a committed offset take effect, unless a commit that was requested later took effect before."""
+        """Let a committed offset take effect, unless a commit that was requested later has already taken effect."""
         last = self._committed_last.get(commit.place)
         if last is None or last.asked < commit.asked:
             self._committed_last[commit.place] = commit
@@ -129,7 +129,8 @@ class GoodCluster:
     def _new_commit(self, transaction: object = None) -> Commit:
         place = self._place()
         offset = self._committed.get(place, 0) + self._rng.randint(1, 3)
-        # No two commits have the same offset, because the checker could not tell them apart if one of them is aborted.
+        # No two commits have the same offset: if one of two equal commits were aborted, the checker could not
+        # distinguish them.
         while any(commit.place == place and commit.offset == offset for commit in self.history.commits):
             offset += 1
         commit = self.history.commit(GROUP, place, offset, transaction)  # type: ignore[arg-type]

@@ -55,7 +55,9 @@ class Answer:
 
     @property
     def code(self) -> ErrorCode:
-        """The error code of the response, or the error; the property fails if the request has no result yet."""
+        """The response's error code, or the error in place of a response; reading this property fails if the request
+        still waits.
+        """
         assert self.is_there, "still waiting"
         return self.error if self.error is not None else ErrorCode(self.response.error_code)
 
@@ -64,7 +66,7 @@ class Answer:
 
 
 def state_of(machine: GroupMachine) -> dict[str, dict[str, Any]]:
-    """Return everything that the machine knows of its groups, in a form that is comparable by value. A group without
+    """Return the complete state of the machine's groups, in a form that is comparable by value. A group without
     members that was never logged is left out.
     """
     return {
@@ -188,7 +190,7 @@ class GroupDriver:
         self.seconds = end
 
     def replayed(self, held: HeldBytes | None = None) -> GroupMachine:
-        """Return a new machine that has replayed the log and knows nothing else."""
+        """Return a new machine whose entire state comes from a replay of the log."""
         machine = self.new_machine(held or HeldBytes())
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)

@@ -103,7 +103,8 @@ def topic_id(name: str) -> bytes:
 
 
 class MachineRuntime(Generic[M]):
-    """Implements what handlers use of a `CoordinatorRuntime`, for one partition. With a `refusal`, every request fails
+    """Implements the methods of `CoordinatorRuntime` that handlers call, for one partition of the internal topic. With
+    a `refusal`, every request fails
     with that error.
     """
 

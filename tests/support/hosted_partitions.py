@@ -1,5 +1,5 @@
-"""Tests of the partitions that a broker hosts use these images of topics, and a disk that records the waiting threads
-and can block them.
+"""Cluster images of topics, and a disk that records and can block the threads that wait for it, for tests of a broker's
+partitions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
 
 
 async def show(replicas: Replicas, *states: Topic) -> Partition:
-    """Apply the images of these topic states one after another; return the only partition."""
+    """Apply an image for each of these topic states, in this order; return the topic's only partition."""
     image = EMPTY
     for state in states:
         replicas.on_image(image, newer := EMPTY.with_topic(state))

@@ -1,4 +1,6 @@
-"""Creates the `Host` of a part that is tested alone; by default, its clock does not advance."""
+"""Creates the `Host` (clock, disk, network and tasks) for a component that is tested alone; by default, the clock does
+not advance.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 def host_of(clock: Clock | None = None, tasks: Tasks | None = None, **parts: Any) -> Host:
-    """Return a host with these parts (`disk`, `network`, `slices`, `deadlines`); slices use its clock and tasks."""
+    """Return a host with these components (`disk`, `network`, `slices`, `deadlines`); the slices use the host's clock
+    and tasks.
+    """
     clock, tasks = clock or ManualClock(), tasks or Tasks()
     return replace(Host.of(clock), **{"tasks": tasks, "slices": Slices(clock, tasks), **parts})
 

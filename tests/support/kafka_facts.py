@@ -2,8 +2,8 @@
 
 `tests/data/kafka-messages.tsv` has the fields of all messages, so that a test in every checkout can compare the
 project's declarations
-with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
-has the definitions, a test checks the table against them. The following command writes the table
+with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. On a machine
+that has Kafka's definition files, a test compares the table with these files. The following command writes the table
 tests/data/kafka-messages.tsv:
 
     python -m tests.support.kafka_facts [DIRECTORY]     # writes the table; ../shared/kafka-messages by default
@@ -106,7 +106,8 @@ def _definition(path: Path) -> dict[str, Any]:
 
 def _with_kind_as_version(definition: dict[str, Any]) -> dict[str, Any]:
     """The definition of a coordinator's record as Kafka wrote it before 4.1: the kind of the record is the version of
-    its key. Newer definitions have it as an API key."""
+    its key. Newer definitions have the kind of the record as an API key.
+    """
     if definition["type"] not in ("coordinator-key", "coordinator-value"):
         return definition
     kind = str(definition.pop("apiKey"))

@@ -1,8 +1,8 @@
 """A model of a log: the list of all batches that were ever written to the log, and the facts that follow from the list
 (S7, S50, S53).
 
-No batch ever leaves the list, because retention, DeleteRecords and compaction must change neither what is known of
-producers nor which records are committed.
+No batch is ever removed from the list, because retention, DeleteRecords and compaction must change neither the producer
+state nor which records are committed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
 
 @dataclass
 class Known:
-    """What the log must know of one producer."""
+    """The state of one producer that the log must have."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -80,7 +80,7 @@ class Known:
 
 
 def producers_after(history: Iterable[Written]) -> dict[int, Known]:
-    """Return what the log must know of each producer after these batches."""
+    """Return the state of each producer that the log must have after these batches."""
     known: dict[int, Known] = {}
     for batch in history:
         if batch.pid >= 0:

@@ -18,7 +18,7 @@ async def turns(count: int = TURNS) -> None:
 
 async def settle() -> None:
     """Let the loop serve connections that were accepted before and close connections that were aborted, which takes
-    several turns of the loop. A server that is closed afterwards knows all of its connections.
+    several turns of the loop. Afterwards, a server can be closed together with all of its connections.
     """
     await turns(CONNECTION_TURNS)
 

@@ -35,7 +35,9 @@ class MemoryPeers:
         self.handlers: dict[int, Callable[[Any], Any]] = {}
         self.sent: list[tuple[int, Any]] = []
         self.fates: list[Fate] = []
-        """The fates of the next requests, one element for each request; when the list is empty, requests succeed."""
+        """What happens to the next requests, one element for each request; when the list is empty, requests are
+        delivered.
+        """
         self._held = asyncio.Event()
         self._news = asyncio.Event()
 

@@ -46,7 +46,7 @@ def mark(
 
 
 def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[bytes | None]:
-    """Return the values that a read_committed consumer of `log` sees if everything is replicated (S53)."""
+    """Return the values that a read_committed consumer of `log` sees when all records are replicated (S53)."""
     stable, offset, values = log.reader.last_stable_offset(log.log_end_offset), start, list[bytes | None]()
     while offset < stable:
         view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=stable, min_one_batch=True)

@@ -74,7 +74,7 @@ def firing(
     otherwise.
 
     `brokers` maps each instance to its scrapes, one per minute; the last scrape is repeated until the end. An instance
-    without a scrape is down. Alerts in `apart_from` may fire, but need not.
+    without a scrape is down. Alerts in `apart_from` may fire or not.
     """
     inputs = []
     for instance, scrapes in brokers.items():

@@ -1,7 +1,7 @@
 """`make test-pythons` runs unit, property and client tests with every Python on this machine, on both event loops.
 
-Interpreters are searched on PATH (python3.11, python3.12, ...), among those of pyenv and uv, and in PYTHONS, which may
-list further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each interpreter gets its own
+The program searches for interpreters on PATH (python3.11, python3.12, ...) and among those of pyenv and uv. PYTHONS may
+list further interpreters: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each interpreter gets its own
 environment in .venvs/, named after the Python version, with the packages of constraints.txt. `ONLY=3.13` tests only
 that version. If a version is found several times, it is tested once.
 """
@@ -46,7 +46,8 @@ CLIENT: Final = tuple(
 """Tests of the client against a live broker, which run with the same Python."""
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "asyncio": ("tests/unit", "tests/property", *CLIENT),
-    # The tests of tests/unit/client run on both event loops anyway, and tests/property does not depend on the loop.
+    # The uvloop run omits tests/unit/client, which itself uses both event loops, and tests/property, which does not
+    # depend on the event loop.
     "uvloop": ("tests/unit", "--ignore=tests/unit/client", *CLIENT),
 }
 """Value of ONCELOG_TEST_LOOP -> the tests to run on that event loop."""

@@ -5,9 +5,9 @@ never. The controller is replaced by a model of its rules. Brokers die with or w
 learn of
 new partition states late or never. The disks of followers fail, and the followers later reopen their logs.
 
-If all brokers die at the same time, the real controller decides: every acknowledged record that some ISR member has
-kept must survive. If all ISR members lose their disks, every acknowledged record that some other replica has kept must
-survive. The real controller also decides if a leader's log fails.
+If all brokers die at the same time, the real controller elects leaders, and every acknowledged record that some ISR
+member still has must survive. If all ISR members lose their disks, every acknowledged record that some other replica
+still has must survive. The real controller also decides if a leader's log fails.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, others=st.booleans())
     def round_of_the_isr(self, broker: int, others: bool) -> None:
-        """Let the leader propose a due ISR change and get the response, perhaps after a follower has lagged."""
+        """Let the leader propose an ISR change and get the controller's response; first, a follower may lag."""
         if others:
             self.now += LAG_SECONDS + 1
             self.catch_up((broker + 1) % len(BROKERS), 2)
@@ -425,8 +425,8 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
-        """Reopen a log after its disk failed, without the unsynced records, if the broker is not in the ISR and the
-        leader responds. If reopening is not allowed yet, request a leader epoch in which it is allowed.
+        """Reopen a log whose disk failed, if the broker is not in the ISR and the leader responds. The unsynced records
+        are lost. If reopening is not allowed yet, request a new leader epoch in which reopening is allowed.
         """
         here, seen = self.alive(broker), self.seen[broker]
         role = role_of(seen, broker)
@@ -623,7 +623,9 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @invariant()
     def strong_isr(self) -> None:
-        """Check that every record that any leader, even a zombie, considers committed is on every in-sync replica."""
+        """Check that each record below the high watermark of any leader, even of a former leader, is on every in-sync
+        replica.
+        """
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads:

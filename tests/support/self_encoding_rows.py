@@ -10,7 +10,7 @@ from oncelog_protocol.records.packing import Packed
 
 
 class Rows:
-    """Rows with equal values and keys, which are encoded one by one in pieces of two."""
+    """Rows whose values equal their keys; each row is encoded alone, and a piece has two rows."""
 
     def __init__(self, values: list[bytes]) -> None:
         self.values = values

@@ -205,9 +205,10 @@ class Served:
     ) -> None:
         self.news_pace = NewsPace()
         self.sync_requests: list[Partition] = []
-        """The partitions whose records group commit should sync; the test does so."""
+        """The partitions whose records group commit should sync; in place of group commit, the test syncs the records.
+        """
         self.may_lead = True
-        """The leadership gate: whether this broker may still lead, because no other broker can have been elected yet.
+        """Whether this broker may still lead its partitions, which is so while no other broker can have been elected.
         """
         self.partitions = [
             Partition(
@@ -256,8 +257,8 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Return the partition if this broker leads it. This method does not check whether the broker may still lead,
-        which only partitions check, so handlers may call this method freely.
+        """Return the partition if this broker leads it. Whether the broker may still lead is checked by the partition
+        and not by this method.
         """
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -23,8 +23,8 @@ from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 
 @dataclass
 class Client932:
-    """One client of a share group: its member id, epoch and partitions according to the responses that it got; `reads`
-    are its assigned share partitions.
+    """One client of a share group. Its member id, epoch and partitions come from the responses to its heartbeats;
+    `reads` are its assigned share partitions.
     """
 
     driver: ShareDriver

@@ -1,5 +1,5 @@
 """The metadata store in memory with faults: a test may lose the requests or replies of a session's writes, delay its
-writes, cut the session off, or let the session expire while its broker believes that it lives.
+writes, cut the session off, or let the session expire while its broker believes that the session is still open.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class SharedTree(MemoryTree):
         self.writes = 0
         """The number of writes that have changed the tree."""
         self.judges: list[Callable[[str], None]] = []
-        """Functions that are called immediately with each changed path; an exception in one of them ends the write and
-        fails the test.
+        """Functions that are called immediately with each changed path; if such a function raises an exception, the
+        write ends and the test fails.
         """
 
     def connect(self) -> TreeSession:

@@ -24,13 +24,15 @@ class SlowFile(RealFile):
 
 
 class SlowDisk(RealDisk):
-    """A disk whose fsyncs of log files wait until `may_end` is set. While `fails` is set, they fail then."""
+    """A disk whose fsyncs of log files wait until `may_end` is set. While `fails` is set, these fsyncs fail after the
+    wait.
+    """
 
     __slots__ = ("fails", "has_begun", "may_end", "syncs")
 
     def __init__(self) -> None:
         self.syncs: list[threading.Thread] = []
-        """The thread of each fsync."""
+        """The thread in which each fsync ran, in order."""
         self.fails = False
         self.has_begun, self.may_end = threading.Event(), threading.Event()
 

@@ -33,7 +33,7 @@ def make_batch(
     base_offset: int = 0,
     **header: Any,
 ) -> bytearray:
-    """Return a batch with one record per value; with a single record the batch has about 150 bytes."""
+    """Return a batch with one record for each value. A batch with a single record has about 150 bytes."""
     values = values or (b"v" * 70,)
     times = list(timestamps) if timestamps is not None else [timestamp] * len(values)
     records = [Record(n, time, key, value, []) for n, (value, time) in enumerate(zip(values, times, strict=True))]
@@ -114,7 +114,8 @@ class FaultyFile(RealFile):
         fault = self.disk.append_fault
         if fault is not None and self.path.endswith(self.disk.suffix):
             if self.disk.torn_bytes:
-                # Some bytes reach the file although the File object does not know it, as after a crash during a write.
+                # Write some of the bytes without updating the File object's length, as if the process crashed during a
+                # write.
                 os.pwrite(self._fd, bytes(buffers[0])[: self.disk.torn_bytes], self.size)
             raise OSError(fault, os.strerror(fault))
         return super().append(*buffers)

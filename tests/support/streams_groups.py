@@ -94,7 +94,8 @@ WORD_COUNT = topology(
 
 @dataclass
 class Client1071:
-    """One client of a streams group: its member id, epoch and tasks according to the responses that it got. The member
+    """One client of a streams group; its member id, epoch and tasks come from the responses to its heartbeats. The
+    member
     gives up tasks when a response requires it, and reports its remaining tasks in the next heartbeat; `active` and
     `standby` are the tasks that it has.
     """

@@ -86,7 +86,7 @@ class TransactionDriver:
         return len(effects.records)
 
     def reloaded(self) -> TransactionMachine:
-        """Return another machine that has only replayed the log; the effects of its `on_loaded` are not carried out."""
+        """Return another machine that has replayed the log; no effects of its `on_loaded` are carried out."""
         machine = self._new_machine()
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)

@@ -1,4 +1,5 @@
-"""An event loop whose clock stands still while callbacks are ready, and jumps to the next timer when none is ready.
+"""An event loop whose clock does not advance while callbacks are ready, and jumps to the next timer when no callback is
+ready.
 
 Loopback ports are Unix sockets here, so that bytes written at one end are immediately readable at the other. With TCP,
 a kernel thread would deliver the bytes later on a busy machine. Therefore a test of timeouts and backoffs takes no real
@@ -39,7 +40,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Listening:
-    """The methods of a listening TCP socket that callers use."""
+    """Implements the methods of a listening TCP socket that tests use."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = host, port

@@ -110,7 +110,7 @@ class Wire:
         self.dispatcher = RecordingDispatcher()
         self.turn_seconds = 0.0
         self.write_seconds = 0.0
-        """Simulated duration of one write by the transport, where one turn of the loop lasts 1.0."""
+        """Simulated duration of one write by the transport, as a fraction of a turn of the event loop (1.0)."""
         self.connections = Connections(self.limits, LoopBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
@@ -154,14 +154,16 @@ def frame(body: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the wait polls because connections retry for memory every MEMORY_RETRY_SECONDS."""
+    """Wait until a condition is true. The wait polls, because connections that wait for memory retry only every
+    MEMORY_RETRY_SECONDS.
+    """
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(MEMORY_RETRY_SECONDS)
 
 
 def unread(wire: Wire, size: int) -> None:
-    """Send the client `size` bytes, of which the client reads none."""
+    """Send `size` bytes to the client, which does not read any of them."""
     wire.connection.respond([b"x" * size])
     wire.transport.unsent = size
     wire.connection.pause_writing()

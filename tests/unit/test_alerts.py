@@ -145,7 +145,7 @@ STATES: dict[str, Callable[[State], None]] = {
 }
 """Alert -> the function that changes the state before each scrape."""
 GROWING = {"OncelogDiskFillsUp", "OncelogLoopStalls"}
-"""Alerts that fire on the change of a value, so that each scrape must have another value."""
+"""Alerts that fire when a value changes between scrapes; for these, each scrape must have another value."""
 
 
 def scrapes_of(change: Callable[[State], None], count: int) -> Iterator[str]:

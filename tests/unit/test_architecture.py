@@ -16,7 +16,7 @@ INNER = ("server", "metadata", "log")
 
 
 def existing_paths() -> set[str]:
-    """Return every file and folder, also under each end of its path: `produce.py`, `records/produce.py` and so on."""
+    """Return each file and folder under every suffix of its path: `produce.py`, `records/produce.py` and so on."""
     ends = set(SOURCES)
     for source in SOURCES:
         for path in (ROOT / source).rglob("*"):

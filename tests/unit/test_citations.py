@@ -20,7 +20,7 @@ PRODUCT: Final = ("protocol", "client", "broker", "pipeline", "testing", "consol
 LIKE_A_ROW: Final = re.compile(r"(?<![-\w.])([A-Z]\d{1,2})(?![-\w])")
 """Matches a citation, except within a name or a character range such as `[A-Z0-9]`."""
 NO_ROWS: Final = {"V1", "V2"}
-"""Words that look like a citation and are none: transactions V1 and V2."""
+"""Words that look like citations but are not: V1 and V2 are versions of the transactions protocol."""
 A_LAW: Final = re.compile(r"\blaw \d")
 OUTSIDE: Final = re.compile(
     r"\b(?:semantics|reliability|performance|style|aesthetics|language)(?:\.md| section \d)|"

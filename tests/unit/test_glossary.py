@@ -14,7 +14,7 @@ GLOSSARY: Final = ROOT / "docs" / "glossary.md"
 ROW: Final = re.compile(r"^\| (?P<term>[^|]+) \| (?P<meaning>[^|]+) \| (?P<where>`[^|]+) \|$", re.MULTILINE)
 OTHER_ROOTS: Final = ("client/", "protocol/", "tests/", "docs_site/")
 MAX_WORDS: Final = 45
-"""Most words that the meaning of a term may have, which suffices for two sentences."""
+"""The greatest number of words in a term's definition, which suffices for two sentences."""
 
 NEWCOMERS_WORDS: Final = {
     "purgatory": "replication/purgatory.py",

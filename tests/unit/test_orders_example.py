@@ -49,7 +49,7 @@ def known(form: str = JSON) -> Expected:
 
 
 def results(known: Expected) -> list[Record]:
-    """Return results as the pipeline would write them."""
+    """Return result records in the form in which the example's pipeline writes results."""
     found = []
     for window, (orders, cents) in known.windows.items():
         start = datetime.fromtimestamp(window.start, UTC).isoformat()

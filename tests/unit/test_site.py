@@ -24,7 +24,9 @@ HEADING = re.compile(r"^#{1,6} (.+?)$", re.MULTILINE)
 
 
 def uri_of(page: str) -> str:
-    """Return the path of a page on the site; the site omits the README, for which the path is hypothetical."""
+    """Return the path of a page on the site. The site does not contain the README; its path serves only to resolve
+    links.
+    """
     return links.in_site(page) if page != "README.md" else "../README.md"
 
 

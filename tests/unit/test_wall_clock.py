@@ -1,5 +1,5 @@
-"""Only listed places may use wall time, which stamps records and is compared with record timestamps, and is used for
-nothing else (S86).
+"""Only the listed places may use wall time. Wall time is used only for record timestamps and for comparisons with them
+(S86).
 
 A deadline, a delay or an age that only this process knows uses monotonic time (`runtime/clock.py`), because a wall
 clock may be set forwards and backwards. Each use of wall time is listed here with its reason, and a new use needs a
@@ -79,7 +79,9 @@ ALLOWED = {
 
 
 def uses_of_wall_time(path: Path) -> Counter[str]:
-    """Count the calls of a wall clock, and wall clocks passed on, but not variables and fields of that name."""
+    """Count the calls of a wall clock, and the places that pass a wall clock on, but not variables and fields of that
+    name.
+    """
     found: Counter[str] = Counter()
     names: set[str] = set()
     tree = ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""Uses Apache Kafka as the oracle: Kafka and oncelog's broker get the same requests at the same time, and their
+"""Differential tests against Apache Kafka: Kafka and oncelog's broker get the same requests at the same time, and their
 responses are compared.
 
 - `messages` builds a request from plain data.
@@ -6,10 +6,11 @@ responses are compared.
 - `plain` converts a response to plain data, with symbols for values that must differ (ids, ports, times).
 - `comparison` finds the differences between two transcripts.
 - `scenario` defines a scenario, and runs it on both sides.
-- `calls` sends the requests that scenarios make most often; `batches` and `members` have their contents.
+- `calls` sends the requests that scenarios send most often; `batches` creates record batches, and `members` sends the
+requests of group members.
 - `scenarios/` has the scenarios by area, including `walks`, which are random sequences from a seed.
 - `logged_in` is a side on which every client must log in, for scenarios/secured.
 - `register` defines a known difference; `known/` lists all of them by area, as rows of docs/differences.md.
 
-`test_differential.py`, in the parent directory, runs it.
+`test_differential.py`, in the parent directory, runs the comparison.
 """

@@ -32,7 +32,7 @@ class Producer:
     transactional_id: str | None = None
 
     def at(self, *, id: int = 0, epoch: int = 0) -> Producer:
-        """Return a producer whose producer id and epoch are higher than this one's by these numbers."""
+        """Return a copy of this producer whose producer id and epoch are higher by these numbers."""
         return Producer(self.id + id, self.epoch + epoch, self.transactional_id)
 
 
@@ -44,8 +44,8 @@ _latest_ms = 0
 
 
 def now_ms() -> int:
-    """Return a time later than any returned before, because the order of records by time must not depend on how fast a
-    broker responds.
+    """Return a time that is later than each time returned before, so that the order of timestamps does not depend on
+    the speed of a broker.
     """
     global _latest_ms
     with _clock:
@@ -106,7 +106,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 
 def with_body(body: bytes, count: int, last_offset_delta: int) -> bytes:
-    """Return a batch with any bytes in place of records, and a header that fits these bytes."""
+    """Return a batch with these bytes in place of records, and with a header whose length and CRC fit the bytes."""
     whole = batch()[:HEADER_SIZE] + body
     for field, value in ((LENGTH, len(whole) - 12), (LAST_OFFSET_DELTA, last_offset_delta), (RECORDS_COUNT, count)):
         whole = patched(whole, field, value)

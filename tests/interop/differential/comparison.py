@@ -41,7 +41,7 @@ class Difference:
 
 
 def compare(scenario: str, kafka: Sequence[Step], ours: Sequence[Step]) -> Iterator[Difference]:
-    """Yield all differences; the comparison ends where the two sides began to send different requests."""
+    """Yield all differences between two transcripts, up to the first request that differs between the two sides."""
     for one, other in zip(kafka, ours, strict=False):
         if one.question != other.question:
             yield Difference(scenario, one, "question", one.question, other.question)
@@ -73,9 +73,7 @@ def _leaves(kafka: Any, ours: Any, path: tuple[str, ...], ordered: bool) -> Iter
 
 
 def _named(kafka: Any, ours: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the elements of two arrays of structs by their names; None if the names do not distinguish the
-    elements.
-    """
+    """Return the elements of two arrays of structs by name; None if the elements have no unique names."""
     if not isinstance(kafka, list) or not isinstance(ours, list):
         return None
     elements = [*kafka, *ours]

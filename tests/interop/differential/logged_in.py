@@ -1,4 +1,4 @@
-"""A side on which every client must log in, with two users of known rights."""
+"""A compared broker (side) on which every client must log in, and which has two users with known rights."""
 
 from __future__ import annotations
 

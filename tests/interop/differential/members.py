@@ -75,7 +75,7 @@ def join(
 
 
 def joined(side: Side, group: str, *, version: int = 7, **body: Any) -> Member:
-    """Return a new member; its requests are not recorded. Raises ScenarioBroken."""
+    """Return a new member; its requests are not recorded for the comparison. Raises ScenarioBroken."""
     answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, **body))
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, answer.member_id, **body))
@@ -150,8 +150,8 @@ def leave(side: Side, group: str, *members: tuple[str, str | None], label: str =
 
 
 def settle_groups(side: Side) -> None:
-    """Let the group coordinator write a record, because Apache Kafka shows a group as it was at the last record that
-    its coordinator wrote.
+    """Let the group coordinator write a record, because Apache Kafka describes a group in the state that it had when
+    the coordinator last wrote a record.
     """
     offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
     topics = [{"name": "__consumer_offsets", "partitions": [offset]}]

@@ -1,7 +1,8 @@
-"""Converts responses to plain data that can be equal for two brokers.
+"""Converts responses to plain data in which equal behaviour of two brokers results in equal values.
 
 Values that a broker generates (producer ids, topic ids, member ids, sessions) become symbols, numbered in the order of
-their appearance; the broker's port, its cluster id and present times become words. Batches become descriptions of their
+their appearance; fixed words replace the broker's port, its cluster id, and times near the present. Batches become
+descriptions of their
 headers.
 """
 
@@ -36,7 +37,7 @@ CUT_BATCH = "a cut batch"
 
 
 class Symbols:
-    """The symbols, such as "id 1", that replace the values which one broker has generated within one scenario."""
+    """Maps the values that one broker generates within one scenario to symbols, such as "id 1"."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Any], str] = {}
@@ -51,11 +52,11 @@ class Symbols:
         return self._known[kind, value]
 
     def known(self, kind: str, value: Any, otherwise: str) -> str:
-        """Return the symbol of a value; `otherwise` if the value has no symbol."""
+        """Return the symbol of a value, or the argument `otherwise` if the value has no symbol."""
         return self._known.get((kind, value), otherwise)
 
     def call(self, kind: str, value: Any, name: str) -> None:
-        """Give a value its symbol in advance."""
+        """Set the symbol of a value before the value occurs in a response."""
         self._known[kind, value] = f"{kind} {name}"
 
 

@@ -28,12 +28,12 @@ NOWHERE: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A known difference between the responses of Apache Kafka and oncelog. Patterns have the syntax of fnmatch; a bare
-    field name means that field anywhere in a
-    response.
+    """A known difference between the responses of Apache Kafka and oncelog. Patterns have the syntax of fnmatch. A
+    field name without a path matches the field anywhere in a response.
 
-    `scenario` says in which scenarios the difference may appear, and `seen_in` (by default the same) in which it must
-    appear: an entry for a difference that has disappeared must be removed. In a random walk a difference appears only
+    `scenario` matches the scenarios in which the difference may appear. `seen_in` (by default the same) matches those
+    in which it must appear, so that entries of differences that have disappeared are noticed and removed. In a random
+    walk a difference appears only
     sometimes, so its `seen_in` is NOWHERE. `relation` is the required relation of Kafka's value to oncelog's value;
     `setting` ("key=value") makes oncelog's broker respond like Kafka.
     """
@@ -75,8 +75,8 @@ class Known:
 
 
 def shares_an_area(scenario: str, known: Iterable[Known]) -> bool:
-    """Return whether one of the entries belongs to a scenario of the same area, since the effect of a setting may
-    appear in any scenario of an area.
+    """Return whether one of the entries belongs to a scenario of the same area. The whole area counts, because a
+    setting may have an effect in any of its scenarios.
     """
     return scenario.partition(".")[0] in {entry.scenario.partition(".")[0] for entry in known}
 
@@ -87,6 +87,6 @@ def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:
 
 
 def stale(scenario: str, outcome: Outcome, known: tuple[Known, ...]) -> list[Known]:
-    """Return the entries that should have appeared in this run of a scenario, and did not."""
+    """Return the entries whose differences should have appeared in this run of a scenario but did not."""
     due = [entry for entry in known if fnmatchcase(scenario, entry.must_show_in)]
     return [entry for entry in due if not any(entry.explains(one) for one in outcome.differences)]

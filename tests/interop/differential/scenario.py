@@ -50,8 +50,8 @@ def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
 
 def play(one: Scenario, kafka_port: int, our_port: int, run: str, kind: type[Side] = Side) -> Outcome:
     """Send the requests of the scenario to both brokers at the same time, and compare the responses. `run` is part of
-    all names, so that the same brokers can be
-    used again. `kind` is the class of the two sides (a side is one of the compared brokers).
+    all names that the scenario creates, so that the scenario can be repeated on the same brokers. `kind` is the class
+    of the two sides (a side is one of the compared brokers).
 
     Raises ScenarioBroken, with the traceback of the side, if a side could not prepare its state.
     """

@@ -117,7 +117,7 @@ class Side:
         return response
 
     def get(self, api: ApiKey, version: int, values: Plain | None = None, **options: Any) -> Any:
-        """Send a request and return its response, which only the scenario needs, and which is not compared. Raises
+        """Send a request and return its response. The response is only for the scenario and is not compared. Raises
         ScenarioBroken.
         """
         options = {"connection": "main", "client_id": "differential", "retried": PASSING, "until": None} | options

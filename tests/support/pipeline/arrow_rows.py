@@ -1,4 +1,4 @@
-"""Rows as Arrow batches, and a simple encoding of them, with which the vectorised code must agree."""
+"""Rows as Arrow batches, and a simple encoder of rows whose output the vectorised encoder must equal."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, si
 
 
 def packed_batches(rows: PackableRows, now_ms: int, size_limit: int) -> list[bytes]:
-    """Return the record batches that self-encoding rows produce, as in a producer."""
+    """Return the record batches that rows produce which encode themselves, as in a producer."""
     builders: list[RecordBatchBuilder] = []
     done = 0
     while done < len(rows):

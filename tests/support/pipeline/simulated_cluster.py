@@ -1,8 +1,8 @@
 """A Kafka cluster in memory for the steps of the Spark sink, with coordinators, a topic and the states of queries. Each
 call runs one step at a time.
 
-Each call takes effect between two steps: the caller may be paused or killed before the effect, and also after the
-effect without learning its result. The model is written from Kafka's rules and shares no code with the broker.
+The caller may be paused or killed before the call takes effect, or after the effect but before the caller gets the
+result. The model is written from Kafka's rules and shares no code with the broker.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ class SimulatedCluster:
         self.committed: set[Place] = set()
         self.was_lost = False
         self.deciders: set[Query] = set()
-        """Queries whose own producer was the last to commit; a new owner of the query removes the query."""
+        """Queries whose present owner was the last to commit the query's state; a new owner removes the query from this
+        set.
+        """
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before it would end."""
         self.targets: dict[str, str] = {}
@@ -222,7 +224,7 @@ class SimulatedCluster:
         return held is not None and held.state == "Ongoing"
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Return whether each transaction is open; a transaction may time out between any two steps."""
+        """Return for each transaction whether it is open; a transaction may time out between any two steps."""
         open_ones = []
         for each in transactions:
             await turn()

@@ -48,7 +48,7 @@ class Chaos(NamedTuple):
     repeat_stage: int = 4
     time_out: int = 0
     set_back: int = 0
-    """How many of a thousand starts of a driver use a checkpoint that is some batches older."""
+    """Of a thousand driver starts, the number that use a checkpoint which is some batches older than the newest."""
 
 
 CHAOS = Chaos()
@@ -82,7 +82,7 @@ class Spark:
     """`committed` is the number of the last batch in Spark's own log. `are_rows_the_same` means that a replay of a
     batch produces the rows of the first attempt.
 
-    `violations` describes what readers saw although no reader may ever see it.
+    `violations` describes rows that a reader saw and that no reader should ever see.
     """
 
     rng: Random
@@ -189,7 +189,7 @@ class Spark:
         self._over(actor, "is killed")
         if inspect.getcoroutinestate(actor.work) == inspect.CORO_CREATED:
             actor.work.close()
-        # keep a reference to the coroutine of the killed process, because its `finally` blocks would run if it were
+        # keep a reference to the killed process's coroutine: Python runs the `finally` blocks of a coroutine that is
         # freed
         self.dead.append(actor)
 
@@ -319,7 +319,9 @@ class Spark:
     # --- the required outcome
 
     def _offer(self, batch: Batch, tasks: list[TaskResult]) -> None:
-        """Store the rows of a batch whose commit is about to be decided, unless its tasks only counted rows."""
+        """Before the commit of a batch is decided, store the batch's rows for later checks, unless its tasks only
+        counted rows.
+        """
         if all(task.rows is not None for task in tasks):
             self.offered.append((batch.number, sorted(row for task in tasks for row in task.rows or ())))
 

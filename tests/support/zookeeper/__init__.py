@@ -1,3 +1,4 @@
 """ZooKeeper for tests. `fixtures` provides servers and chroots, `shared_server` is the server that all workers of a run
-share, and `cutting_proxy` sits between a client and its servers and cuts, holds or loses frames, which `frames` parses.
+share, and `cutting_proxy` forwards between a client and its servers, and can cut connections and hold or lose frames.
+`frames` parses ZooKeeper's frames.
 """

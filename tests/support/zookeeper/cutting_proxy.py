@@ -40,7 +40,7 @@ class Moment(Enum):
 
 
 class Cut:
-    """A rule about when the proxy cuts a connection. `count` is how many times the rule has cut."""
+    """A rule that says when the proxy cuts a connection. `count` is how many times the rule has cut."""
 
     def __init__(self, matches: Callable[[Frame], bool], moment: Callable[[], Moment], times: int | None) -> None:
         self.matches = matches
@@ -60,7 +60,7 @@ class CuttingProxy:
 
     def __init__(self, targets: str, seed: int = 0, tls: ssl.SSLContext | None = None) -> None:
         """`targets` is a connect string, `host:port,host:port/chroot`. `seed` determines all random decisions. With
-        `tls`, the proxy is a TLS server to its clients, and still connects to its targets without TLS.
+        `tls`, clients connect to the proxy over TLS, but the proxy connects to its targets without TLS.
         """
         targets, slash, chroot = targets.partition("/")
         self._chroot = slash + chroot
@@ -378,8 +378,8 @@ class _Connection:
                 writer.transport.abort()
 
     async def end_in_order(self) -> None:
-        """End the connection to the server in order, so that the server reads everything sent before; an abort could
-        make the server discard it.
+        """Close the connection to the server in an orderly way, so that the server reads all bytes sent before; after
+        an abort, the server could discard these bytes.
         """
         try:
             self.to_server.write_eof()

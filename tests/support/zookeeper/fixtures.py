@@ -5,7 +5,7 @@
 - `zookeeper_proxy` is a `CuttingProxy` in front of the shared server; clients use `zookeeper_proxy.connect_string`.
 - `secured_zookeeper` is a `SecuredZooKeeper`: the test's own chroot on a shared server with TLS.
 - `ensemble` has three servers that the test may kill and pause; all three serve when the test starts.
-- `zookeeper_factory` creates servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves.
+- `zookeeper_factory` creates servers for one test alone: `zookeeper_factory(size=1)` returns a running `Ensemble`.
 
 A test that uses one of these fixtures gets the mark `zookeeper` (tests/conftest.py). A test that requests a fixture
 only at run time, by `getfixturevalue`, must have the mark itself.
@@ -30,8 +30,8 @@ from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
-# Kazoo's threads draw random numbers at any time, and Hypothesis would notice a change of the global random state
-# during its tests, so kazoo gets its own generator.
+# Kazoo gets its own random number generator, because its threads draw numbers at any time, and Hypothesis detects
+# changes of the global random state.
 kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 ZooKeeperFactory = Callable[..., Ensemble]

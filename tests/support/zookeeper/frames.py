@@ -59,11 +59,13 @@ class Op(IntEnum):
 WRITES: Final = frozenset(
     {Op.CREATE, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL}
 )
-"""The operations that change the tree, without those that open and close a session."""
+"""The operations that change the tree; opening and closing a session are not included."""
 
 
 class Frame:
-    """One packet with its length. `op` of a response is that of the request; `op` of a watch event is NOTIFICATION."""
+    """One packet with its length. The `op` of a response is the `op` of its request; the `op` of a watch event is
+    NOTIFICATION.
+    """
 
     __slots__ = ("data", "direction", "number", "op", "xid")
 

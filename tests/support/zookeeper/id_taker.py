@@ -3,7 +3,7 @@ requests.
 
     python -m tests.support.zookeeper.id_taker CONNECT BROKER_ID BLOCKS
 
-The process prints the first id of each block whose ids it has all used, one per line.
+After it has used all ids of a block, the process prints the block's first id on a line.
 """
 
 from __future__ import annotations

@@ -31,10 +31,12 @@ LOOK_SECONDS = 3600.0
 
 
 AUTHORITY = "authority.pem"
-"""File name in the directory of a server with TLS: the certificate authority that signed the server's certificate."""
+"""Name of a file in the directory of a server with TLS; it contains the certificate authority that signed the server's
+certificate.
+"""
 KEY_STORE, OTHER_KEY_STORE = "broker.pem", "other.pem"
-"""File names in the same directory: certificates, with keys, of two clients that this server knows, CN=broker and
-CN=other.
+"""Names of two files in the same directory; they contain certificates, with keys, of the clients CN=broker and
+CN=other, which the server accepts.
 """
 
 

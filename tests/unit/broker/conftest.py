@@ -11,8 +11,8 @@ from oncelog_broker.metadata.stores.store import ConnectionLost
 
 
 class UnreliableStore:
-    """Forwards all calls to `store`. `lose_replies` and `lose_requests` are counters; each affected write reduces its
-    counter by one.
+    """Forwards all calls to `store`. `lose_replies` and `lose_requests` say of how many more writes the reply or the
+    request is lost.
 
     `before_write` is awaited once, before the next write is forwarded, so that a test can interfere.
     """

@@ -83,7 +83,7 @@ BUDGETS: Final = {
 
 
 class StoppedClock(SystemClock):
-    """A clock that stands still while calls are counted, so that no slice ends then, on any machine."""
+    """A clock that does not advance while calls are counted, so that no slice ends during the count, on any machine."""
 
     def __init__(self) -> None:
         self.stopped_at: float | None = None
@@ -96,7 +96,9 @@ class Counter:
     """Counts the function calls in the broker while the counter is active."""
 
     def __init__(self, clock: StoppedClock | None) -> None:
-        """`clock` is the broker's clock; None means that the clock stands still anyway."""
+        """`clock` is the broker's clock; None means that the broker's clock does not advance during the count in any
+        case.
+        """
         self._clock = clock
         self.python = self.c = 0
 

@@ -155,8 +155,8 @@ async def test_a_compaction_is_noted_before_the_log_changes(tmp_path):
 
 
 async def test_records_read_by_a_compaction_are_on_the_disk_before_it_begins(tmp_path, monkeypatch):
-    """The records include later markers, the producers' last batches, and the offset below which a hole counts as no
-    loss.
+    """A compaction relies on later markers, on the producers' last batches, and on the offset below which a gap does
+    not count as a loss, so all of these must be on disk first.
     """
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)

@@ -225,7 +225,7 @@ def test_revoked_faults_of_one_hit_are_not_done() -> None:
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
     taken = faults.taken("p", is_after=False, about=dict)
     assert next(taken).action.delay_ms == 1
-    faults.clear()  # ends the first delay; if only that ended, the other delays would begin
+    faults.clear()  # the first delay ends, and the other delays must end too, before they begin
     assert list(taken) == []
 
 
@@ -254,8 +254,8 @@ def test_a_malformed_control_address_is_refused(text: str) -> None:
 
 
 async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a stop waited for the control's HTTP server, the broker's event loop would block for half a second at each
-    stop.
+    """Stopping the broker must not wait for the HTTP server of the fault control, because that wait would block the
+    event loop for half a second.
     """
     is_closed, has_ended = threading.Event(), threading.Event()
     shutdown = ThreadingHTTPServer.shutdown
@@ -281,7 +281,9 @@ def test_fail_points_are_not_armed_unless_asked_for() -> None:
 
 
 def test_an_end_of_input_after_the_broker_has_stopped_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parent of a worker ends, and the worker by the loss of its metadata store, before it reads the end."""
+    """The parent of a worker ends. The worker then ends because it lost its metadata store, before it reads the end of
+    its standard input.
+    """
     ended: list[Any] = []
     monkeypatch.setattr("oncelog_broker.runtime.parent.at_end_of_input", ended.append)
 

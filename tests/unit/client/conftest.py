@@ -31,7 +31,7 @@ async def fake_broker() -> AsyncIterator[FakeBroker]:
     """A broker with the topic "topic", which has one partition. The fixture fails if the loop logged an error during
     the test.
 
-    No other process gets the broker's port, even while the broker is stopped.
+    The broker's port stays reserved for it, even while the broker is stopped.
     """
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
-"""Consume, process, produce (S60): a simple consumer, a real producer, and a small coordinator whose responses the test
-chooses.
+"""Consume, process, produce (S60), tested with a simple fake consumer, a real producer, and a fake coordinator whose
+responses the test chooses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
 
 
 class FakeConsumer:
-    """Returns two records of each partition per poll; its committed offsets are those of the coordinator.
+    """A consumer that returns two records of each partition per poll; the coordinator provides its committed offsets.
 
     When all offsets are committed, the consumer sets `is_done`.
     """
@@ -172,8 +172,8 @@ async def test_s60_the_number_of_records_in_a_transaction_may_be_limited(coordin
 
 
 async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoordinator) -> None:
-    """Markers and aborted records come before a record of the same poll, after it, and alone; each time the position is
-    committed.
+    """A poll returns markers and aborted records before a record, after a record, or alone; in each case the position
+    after them is committed.
     """
     async with started(coordinator, {IN0: 2, IN1: 0}) as run:
         consumer: Any = run.consumer
@@ -264,7 +264,7 @@ async def test_s60_no_record_is_skipped_if_committed_offsets_are_unknown(coordin
         run.consumer.is_done.clear()
         run.seen.clear()
         run.before = lambda: 1 // 0
-        with pytest.raises(ZeroDivisionError):  # the error of rewinding is not raised
+        with pytest.raises(ZeroDivisionError):  # the error that rewinding the consumer causes is not raised
             await run.until_done()
         assert len(run.seen) == 1
         assert run.consumer.positions == {IN0: 6}
@@ -385,7 +385,7 @@ async def test_s44_the_commit_that_is_under_way_may_be_an_earlier_one(coordinato
 
 @contextlib.contextmanager
 def impatient_to_end(run: Run) -> Iterator[None]:
-    """Let max.block.ms expire while the transaction ends, from the sending of the offsets on."""
+    """Let max.block.ms expire at any point between sending the offsets and the end of the transaction."""
     coordinator = run.consumer.coordinator
     with contextlib.ExitStack() as stack:
 

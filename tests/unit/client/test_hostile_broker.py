@@ -39,7 +39,7 @@ HEALED_S: Final = 300
 
 
 class Watch:
-    """Counts errors by type; a call that is not `within` its time fails the test."""
+    """Counts errors by type; a call that takes longer than its time limit (`within`) fails the test."""
 
     def __init__(self, broker: HostileBroker) -> None:
         self.broker = broker

@@ -117,6 +117,6 @@ def test_a_default_fits_its_type() -> None:
     ],
 )
 def test_command_line_options_have_their_declared_types(text: tuple[str, str], value: object) -> None:
-    """In `-D client.id=7` the value is a name and not a number."""
+    """In `-D client.id=7`, the value 7 is parsed as a name and not as a number."""
     (found,) = client_settings((text,)).values()
     assert (found, type(found)) == (value, type(value))

@@ -1,4 +1,4 @@
-"""The positions of lines in the console's pictures."""
+"""Tests the positions of lines in the console's charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which requests the console accepts, and from whom. The application behind the guard always responds with 200."""
+"""Which requests the console accepts, and from which origins and addresses. The application behind the guard always
+responds with 200.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every declared message is compared with Kafka's own definition, field by field and version by version.
 
-`tests/data/kafka-messages.tsv` has the content of Kafka's definitions (`tests/support/kafka_facts.py`). If a machine
-has the definitions themselves, a test checks the table against them.
+`tests/data/kafka-messages.tsv` has the content of Kafka's definitions (`tests/support/kafka_facts.py`). On a machine
+that has Kafka's definition files, another test compares the table with these files.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ def kafkas_fields(cls: type) -> list[FieldSchema]:
 
 
 def may_be_none(declared: FieldSchema, fact: Fact) -> bool:
-    """Whether the declared field may be None although Kafka names no default: None can be encoded, or omits a tagged
-    struct.
+    """Whether the declared field may be None although Kafka names no default: None is encoded as null, or means that a
+    tagged struct is omitted.
     """
     can_be_absent = declared.nullable != NO_VERSIONS or (declared.type_name == "struct" and declared.tag is not None)
     return declared.default is None and not fact.default and can_be_absent

@@ -1,5 +1,5 @@
-"""Templates are derived from the encoding of a declaration: heads and tails of records and positions of numbers, or no
-template at all.
+"""A message template is derived from the message's declaration: the bytes before and after the records, and the
+positions of the numbers that vary. Some messages have no template.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The catalogue of seeded defects: each defect can be applied to the present code, and a seed finds one of them."""
+"""The catalogue of seeded defects: each defect can be applied to the present code, and for one of the defects, a run
+with a given seed finds it.
+"""
 
 from __future__ import annotations
 

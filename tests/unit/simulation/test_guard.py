@@ -1,4 +1,4 @@
-"""A simulated world touches no real resource, and any access that bypasses the broker's interfaces fails."""
+"""A simulated world uses no real file, socket or clock, and any access that bypasses the broker's interfaces fails."""
 
 import asyncio
 import importlib
@@ -25,7 +25,7 @@ REAL = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_co
 REAL |= {random.random, random.uniform, random.choice, random.randrange, random.randint, random.shuffle}
 BOUND_ON_PURPOSE = {
     "oncelog_broker.runtime.clock.SystemClock.monotonic",  # the real clock itself
-    "oncelog_broker.runtime.tasks.Deadlines.__init__",  # a default; `Host.of` passes the host's clock
+    "oncelog_broker.runtime.tasks.Deadlines.__init__",  # only a default value: `Host.of` passes the host's clock
     "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # only for the process `oncelog serve`
 }
 """Functions and attributes that refer to a real clock, and that a simulated broker never calls without passing its own
@@ -57,7 +57,9 @@ def test_the_real_machine_is_out_of_reach(touch):
 
 
 def test_other_threads_keep_the_real_machine():
-    """A thread that an earlier test left neither ends the run nor uses its seed."""
+    """A thread that an earlier test left running neither ends the simulated run nor draws from the run's random
+    numbers.
+    """
     asked, may_ask, has_asked = [], threading.Event(), threading.Event()
 
     def ask():

@@ -1,4 +1,4 @@
-"""The judges find their violations, and find none in a correct run."""
+"""Each judge (a check of one guarantee) finds the violations of its guarantee, and finds none in a correct run."""
 
 from __future__ import annotations
 

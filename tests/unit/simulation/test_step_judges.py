@@ -1,4 +1,4 @@
-"""The judges of store writes and logs find their violations, and find none in a correct run."""
+"""The judges (checks) of store writes and logs find violations of their guarantees, and find none in a correct run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""In the simulated cluster the workloads make progress and end, the faults take effect, and a correct cluster breaks no
-rule.
+"""In a simulated cluster without defects, the workloads make progress and end, the faults take effect, and no guarantee
+is violated.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ STAYING: Final[tuple[Known, ...]] = (
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 
 OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
-"""Differences that a setting of oncelog's broker removes."""
+"""Differences that disappear with a setting of oncelog's broker."""
 OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
-"""All settings that remove a difference."""
+"""All settings of oncelog's broker with which a difference disappears."""
 OBLIGED: Final[tuple[Known, ...]] = obliging.KNOWN
 """Differences that appear only with all of these settings."""

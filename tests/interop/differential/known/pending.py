@@ -1,9 +1,9 @@
-"""Differences that present work will change; the work must also empty these lists. Until then no check requires that
-these differences appear.
+"""Differences that unfinished work will change; when the work is complete, these lists must be empty. The check that
+every known difference appears does not cover these lists.
 
 The entries of GOING are defects; an entry is removed when its defect is fixed. The entries of COMING belong to rows of
-docs/differences.md that are not true yet; when a row becomes true, its entries move to their area. While an entry waits
-here, its `seen_in` is NOWHERE.
+docs/differences.md that are not true yet. When a row becomes true, its entries move to the module of their area. The
+`seen_in` of each entry in this module is NOWHERE.
 """
 
 from __future__ import annotations

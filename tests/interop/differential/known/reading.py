@@ -18,7 +18,7 @@ def ends_cut(kafka: Any, ours: Any) -> bool:
 
 
 def names_more(kafka: Any, ours: Any) -> bool:
-    """Return whether Kafka's response names everything that oncelog's response names, and more."""
+    """Return whether Kafka's response contains all elements of oncelog's response, and more."""
     return bool(ours == ABSENT or (isinstance(ours, list) and all(one in kafka for one in ours)))
 
 

@@ -1,4 +1,4 @@
-"""Compares DescribeAcls, CreateAcls and DeleteAcls of brokers without an authorizer."""
+"""Compares the responses to DescribeAcls, CreateAcls and DeleteAcls of brokers without an authorizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Compares classic groups with one member, which joins, stays and leaves; also tries all wrong ways of doing that."""
+"""Compares classic groups with one member, which joins, stays and leaves; also sends each kind of invalid request of
+such a member.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ def unreadable_subscription(side: Side) -> None:
 
 @scenario
 def unreadable_metadata(side: Side) -> None:
-    """Join as another type than consumer with metadata that only a consumer would have to parse."""
+    """Join with a protocol type other than "consumer", and with metadata that would be invalid for a consumer."""
     coordinator(side, "g", GROUP)
     join(side, "g", label="not of a consumer", protocols=(("range", b"x" * 300),), version=3, protocol_type="connect")
 
@@ -130,7 +132,7 @@ def pending_members(side: Side) -> None:
 
 @scenario
 def pending_members_with_an_instance(side: Side) -> None:
-    """Let a pending member return with an instance id that it never had."""
+    """Let a pending member, which was assigned a member id, join with an instance id that it never had before."""
     coordinator(side, "g", GROUP)
     given = join(side, "g", label="the first request").member_id
     join(side, "g", given, "pending, with an instance", instance="i")

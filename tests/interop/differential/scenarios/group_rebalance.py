@@ -71,7 +71,7 @@ def votes(side: Side) -> None:
 
 @scenario
 def common_protocol(side: Side) -> None:
-    """Compare which protocol is chosen: the most preferred one of those that all members support."""
+    """Compare which protocol is chosen: the one that most members prefer among those that all members support."""
     coordinator(side, "g", GROUP)
     first = only_member(side, "g")
     given = join(side, "g", label="second", connection="second").member_id

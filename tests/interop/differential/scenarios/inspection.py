@@ -1,4 +1,6 @@
-"""Compares DescribeProducers, DescribeTransactions, ListTransactions, and WriteTxnMarkers as a broker would send it."""
+"""Compares DescribeProducers, DescribeTransactions, ListTransactions, and WriteTxnMarkers requests like those that
+brokers send.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def list_transactions(side: Side) -> None:
 
 @scenario
 def markers(side: Side) -> None:
-    """Send WriteTxnMarkers for an open transaction, for none, for a fenced producer, and for a missing partition."""
+    """Send WriteTxnMarkers for a producer with an open transaction, for a producer without one, for a fenced producer,
+    and for a missing partition.
+    """
     create(side, "a", 3)
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0, 1]})

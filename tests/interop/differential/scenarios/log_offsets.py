@@ -158,7 +158,9 @@ def deleted_under_a_transaction(side: Side) -> None:
 
 @scenario
 def log_directories(side: Side) -> None:
-    """Describe the log directories for some partitions, for none, for missing ones, and for one that is named twice."""
+    """Send DescribeLogDirs for some partitions, for no partition, for missing partitions, and for a partition that is
+    named twice.
+    """
     create(side, "a", 2)
     produce(side, "a", batch(3))
 

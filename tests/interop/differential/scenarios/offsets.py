@@ -217,7 +217,7 @@ def groups_listed(side: Side) -> None:
 
 @scenario
 def groups_described(side: Side) -> None:
-    """Describe groups that are unknown, unnamed, and named twice."""
+    """Send DescribeGroups for an unknown group, for the empty group id, and for a group that is named twice."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g")

@@ -237,7 +237,7 @@ def sizes(side: Side) -> None:
 
 @scenario
 def compacted(side: Side) -> None:
-    """Send a record without a key to a compacted topic, which refuses it."""
+    """Send a record without a key to a compacted topic, which the broker must refuse."""
     create(side, "a", cleanup_policy="compact")
     for version in (7, 11):
         produce(side, "a", batch(2), "no key", version=version)

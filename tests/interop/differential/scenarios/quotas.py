@@ -1,4 +1,5 @@
-"""Compares quotas of users, client ids and addresses: they are set, described by filters, and refused. No client is
+"""Compares quotas of users, client ids and addresses: requests that set quotas, requests that describe quotas by
+filters, and refused requests. No client is
 throttled here.
 """
 
@@ -37,7 +38,7 @@ def describe(side: Side, label: str, *components: Component, strict: bool = Fals
 
 
 def until_shown(side: Side, user: str, client_id: str) -> None:
-    """Wait until a quota is visible, since Kafka's brokers learn of it a moment later."""
+    """Wait until a quota is visible, because Kafka's brokers learn of a new quota only a moment later."""
     components = [
         {"entity_type": "user", "match_type": EXACT, "match": user},
         {"entity_type": "client-id", "match_type": EXACT, "match": client_id},

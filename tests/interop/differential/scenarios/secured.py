@@ -1,5 +1,5 @@
-"""Compares the responses to clients before their login, and to a user without rights. These scenarios need sides of the
-class `LoggedIn`.
+"""Compares the responses to clients before their login, and to a user without rights. In these scenarios, both compared
+brokers (sides) must be of the class `LoggedIn`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _ask_all_versions(side: Side, case: Case, names: Names, label: str) -> None:
 
 
 def _made(case: Case, version: int, names: Names) -> Any:
-    """Return a request that names the existing broker, and gives it time to respond."""
+    """Return the request with the id of an existing broker and with a timeout that gives the broker time to respond."""
     if "resource_name" in case.extra and case.extra["resource_name"] == "1":
         case = replace(case, extra={**case.extra, "resource_name": str(NODE_ID)})
     made = case.request(version, names)

@@ -142,8 +142,8 @@ def more_partitions(side: Side) -> None:
 
 @scenario
 def more_partitions_of_internal_topics(side: Side) -> None:
-    """Send CreatePartitions for internal topics, only to validate it, because their number of partitions must not
-    change.
+    """Send CreatePartitions for internal topics with validate_only, because the number of partitions of internal topics
+    must not change.
     """
     for kind, name in enumerate(("__consumer_offsets", "__transaction_state")):
         coordinator(side, "a", kind)

@@ -31,7 +31,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def first_protocol(side: Side) -> None:
-    """Use versions 0-4, in which the epoch remains, and a retry of the same end succeeds."""
+    """Use EndTxn versions 0-4, with which the producer epoch stays the same and repeating the request succeeds."""
     create(side, "a", 5)
     for version in range(5):
         name = f"t{version}"
@@ -64,7 +64,9 @@ def first_protocol(side: Side) -> None:
 
 @scenario
 def second_protocol(side: Side) -> None:
-    """Use version 5, in which each end returns the next epoch; Produce v12 adds partitions itself."""
+    """Use EndTxn version 5, which returns the producer's next epoch, and Produce v12, which adds partitions to the
+    transaction itself.
+    """
     create(side, "a")
     old = transactional_producer(side, "t")
     end_transaction(side, old, True, "nothing written yet", version=5)
@@ -118,7 +120,7 @@ def another_id_in_the_second_protocol(side: Side) -> None:
 
 @scenario
 def both_protocols(side: Side) -> None:
-    """Send requests of one protocol in a transaction of the other protocol."""
+    """Send requests of transactions V2 in a transaction that began with V1, and requests of V1 in a V2 transaction."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     produce(side, "a", batch(1, producer, 0), "second protocol", transactional_id="t", version=12)
@@ -138,8 +140,8 @@ def both_protocols(side: Side) -> None:
 
 @scenario
 def aborted_transactions(side: Side) -> None:
-    """Compare the last stable offset, and the aborted transactions of each part of the log, with three overlapping
-    transactions.
+    """With three overlapping transactions, compare the last stable offset, and the aborted transactions that a fetch of
+    each part of the log returns.
     """
     create(side, "a")
     x, y, z = (transactional_producer(side, name) for name in "xyz")

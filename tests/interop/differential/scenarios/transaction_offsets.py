@@ -81,7 +81,9 @@ def add(side: Side) -> None:
 
 @scenario
 def commits(side: Side) -> None:
-    """Commit offsets that are pending until the transaction ends; an OffsetFetch of stable offsets waits for them."""
+    """Commit offsets that are pending until the transaction ends; meanwhile, an OffsetFetch that requires stable
+    offsets gets a retriable error.
+    """
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -130,7 +132,7 @@ def odd_values(side: Side) -> None:
 
 @scenario
 def generations(side: Side) -> None:
-    """Send a generation to a group that has only offsets."""
+    """Send TxnOffsetCommit with a generation for a group that has committed offsets but no members."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -144,7 +146,7 @@ def generations(side: Side) -> None:
 
 @scenario
 def groups_of_pending_offsets(side: Side) -> None:
-    """Use groups that have only pending offsets, and nothing after these are aborted."""
+    """Use groups that have only pending offsets, and so no offsets at all after the transaction is aborted."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)

@@ -23,8 +23,7 @@ TIMEOUT_MS = 1000
 FIRST = "first"
 SECOND = "second"
 MIXED = "mixed"
-"""Names of the transactions: of the first protocol, of the second protocol, and begun in the second and ended in the
-first.
+"""Transactional ids: one uses transactions V1, one uses V2, and one begins its transaction with V2 and ends it with V1.
 """
 
 

@@ -199,7 +199,9 @@ def internal_topics(side: Side) -> None:
 
 @scenario
 def produce_in_one(side: Side) -> None:
-    """Produce to partitions that were added and to others, with the right producer and with others."""
+    """Produce to partitions that are in the transaction and to other partitions, with the transaction's producer and
+    with other producers.
+    """
     create(side, "a", 3)
     producer = transactional_producer(side, "t")
     for version in (8, 10, 11):

@@ -147,8 +147,8 @@ class TransactionWalk:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the markers of all ended transactions are written, because the time of that depends on the
-        broker's speed.
+        """Wait until the markers of all ended transactions are written, because otherwise later responses would depend
+        on the broker's speed.
         """
         for name in self.owners:
             asked = {"transactional_ids": [self.side.own(name)]}
@@ -231,8 +231,8 @@ STRANGER: Final = "stranger"
 class GroupWalk:
     """Send random legal and illegal requests of the members of one group, one request after another.
 
-    A pending member joins with its id immediately, and a group that has become empty is not deleted. Otherwise the two
-    sides would show known differences, and would differ for the rest of the walk.
+    A pending member joins with its id immediately, and a group that has become empty is not deleted. These rules avoid
+    known differences between the brokers, after which the brokers would differ for the rest of the walk.
     """
 
     def __init__(self, side: Side, seed: int) -> None:

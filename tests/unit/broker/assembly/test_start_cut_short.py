@@ -157,7 +157,7 @@ async def test_a_start_that_fails_at_any_call_of_its_store_closes_what_it_had_be
 @pytest.fixture
 async def counted_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run thread jobs in the loop, JOB_TURNS turns after they were submitted, so that every startup takes the same
-    number of turns. Like a job in a thread, such a job cannot be cancelled.
+    number of turns. These jobs cannot be cancelled, just as a job that runs in a thread cannot.
     """
     loop = asyncio.get_running_loop()
 

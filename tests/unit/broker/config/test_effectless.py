@@ -30,7 +30,7 @@ def refused(call, *args):
 
 
 def test_all_throttles_of_a_reassignment_are_deleted_in_one_request():
-    """Kafka's tool deletes three throttle keys of each broker and two of each topic, whether it set them or not."""
+    """Kafka's tool deletes three throttle keys of each broker and two of each topic, even if it never set them."""
     assert alter_broker_overrides({RATE: "1000"}, changes(DELETE, *THROTTLES)) == {}
     assert alter_topic_overrides({REPLICAS[0]: "0:1", "retention.ms": "5"}, changes(DELETE, *REPLICAS)) == {
         "retention.ms": "5"

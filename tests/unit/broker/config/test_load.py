@@ -91,8 +91,8 @@ def test_variables_of_other_commands_are_no_broker_settings():
 
 
 def test_variables_that_others_set_with_our_prefix_stop_no_broker(caplog):
-    """Kubernetes sets variables with the prefix ONCELOG_ for a service named oncelog; Helm charts and scripts set some,
-    too.
+    """Kubernetes sets variables with the prefix ONCELOG_ for a service named oncelog; Helm charts and scripts also set
+    variables with that prefix.
     """
     of_kubernetes = {
         "ONCELOG_PORT": "tcp://10.0.0.1:9092",

@@ -158,8 +158,8 @@ def test_s80_a_leader_without_a_log_that_is_alone_in_sync_gives_the_lead_up(view
 
 
 def test_s80_a_partition_given_up_by_its_leader_goes_to_an_in_sync_replica_with_an_open_log(view):
-    """No replica is elected before a broker of the ISR has responded, because broker 1 may be dead although its session
-    is open.
+    """Broker 1 may be dead although its session is open. The controller therefore elects a replica only after a broker
+    of the ISR has responded.
     """
     view.candidates.is_asked_for = True
     view.put_brokers(KnownBroker(broker, broker * 10) for broker in (1, 2, 3))
@@ -232,7 +232,7 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
 
 
 def came_back(view, *unsure):
-    """Let brokers 1, 2 and 3 register again after the state was written; those in `unsure` may have lost records."""
+    """Let brokers 1, 2 and 3 register again after the state write; the brokers in `unsure` may have lost records."""
     view.put_brokers(KnownBroker(b, 200 + b, unsure_since=200 + b if b in unsure else NEVER) for b in (1, 2, 3))
     view.candidates.is_asked_for = True
 
@@ -244,7 +244,8 @@ def after_write(view, change):
 @pytest.mark.parametrize("leader", [1, -1])
 @pytest.mark.parametrize("sender", [1, 2, 3])
 def test_s77_no_epoch_is_raised_while_all_in_sync_are_unsure_and_nobody_is_elected(view, sender, leader):
-    """The metadata store was restored from a backup: its brokers are unsure, and their logs have newer leader epochs.
+    """The metadata store was restored from a backup: all brokers count as having possibly lost records, and their logs
+    have newer leader epochs than the store.
     If the controller wrote a state before it compared the logs, broker 1 would lead although broker 2 has more records.
     """
     view.put_state(KEY, KnownState(PartitionState(leader, 5, (1, 2), 1), 7, 100))

@@ -1,5 +1,5 @@
 """Changes of settings and quotas start from the present state, even if the node is deleted and re-created meanwhile.
-The versions of the re-created node start at 0, so that the node looks like the one that was read.
+The versions of a re-created node start at 0 again, so the new node can have the same version as the node that was read.
 """
 
 from __future__ import annotations

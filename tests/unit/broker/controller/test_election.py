@@ -13,8 +13,8 @@ STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 
 
 def brokers(**how):
-    """Return brokers by name, such as `b1=STEADY`. Steady brokers were registered before the state was written; others
-    registered later, may be unsure of their log end, or are gone again.
+    """Return brokers by name, such as `b1=STEADY`. Steady brokers were registered before the state was written; other
+    brokers registered later, may have lost the end of their logs, or are no longer registered.
     """
     epochs = {STEADY: 50, RETURNED: 150, UNSURE: 150, GONE: NOT_REGISTERED}
     return {
@@ -51,14 +51,16 @@ def test_a_correct_state_stays_as_it_is(state, live):
     [
         # the first live replica of the ISR, in the order of preference, leads; dead replicas leave the ISR
         (PartitionState(1, 3, (1, 3, 2), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(2, 4, (3, 2), 6)),
-        # a returned replica is not elected while a steady one is alive, but it has all records and stays in the ISR
+        # a replica that restarted with all records stays in the ISR, but is not elected while a replica that never
+        # restarted is alive
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (1, 2), 6)),
         (
             PartitionState(1, 3, (1, 2, 3), 5),
             brokers(b1=UNSURE, b2=STEADY, b3=RETURNED),
             PartitionState(2, 4, (2, 3), 6),
         ),
-        # a returned replica that is alone is elected, with a new epoch although the leader stays the same
+        # a returned replica is elected if no other replica is alive; the leader epoch rises although the leader stays
+        # the same
         (PartitionState(1, 3, (1,), 5), brokers(b1=RETURNED), PartitionState(1, 4, (1,), 6)),
         # all replicas returned with all records: one of them leads, and all are in sync
         (
@@ -94,10 +96,11 @@ def test_the_last_isr_members_lead_even_if_unsure_and_the_state_says_so():
 @pytest.mark.parametrize("live", [brokers(b1=UNSURE), brokers(b2=GONE), brokers(b3=STEADY)])
 @pytest.mark.parametrize("leader", [-1, 1])
 def test_s81_no_write_vouches_for_a_replica_that_may_have_lost_its_tail(leader, live):
-    """A state written after an unsure broker returned would claim that the broker had been registered all the time.
+    """If the controller wrote the state after a broker returned that may have lost records, the state would claim that
+    this broker had been registered all the time.
 
-    Therefore the controller waits for absent brokers without writing the state, even if the unsure broker leaves again
-    unobserved.
+    The controller therefore waits for absent brokers without writing the state, even if a broker that may have lost
+    records leaves again unobserved.
     """
     decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
     assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
@@ -112,13 +115,13 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
     assert decide(offline, live, unclean=True) == (recovering, True)
     clean = decide(PartitionState(1, 3, (1, 3), 5), live, unclean=True)
     assert clean == (PartitionState(3, 4, (3,), 6), False)
-    # an ISR member that may have lost records still counts more than a replica that was never in the ISR
+    # an ISR member that may have lost records is still preferred to a replica that was never in the ISR
     unsure = decide(PartitionState(3, 3, (3, 1), 5), brokers(b1=UNSURE, b2=STEADY), unclean=True)
     assert unsure == (PartitionState(1, 4, (1,), 6), True)
 
 
 def judged(state, live, ends, *, unclean=False, waits=True):
-    """Like `decide`, but with the log ends that brokers reported."""
+    """Calls `decide` with the log ends that brokers reported."""
     return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, 6, unclean, ends.get, waits))
 
 

@@ -102,8 +102,8 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 @virtually
 async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
-    """A claim whose reply was lost may raise the controller epoch after this broker has read it, so the broker was
-    controller and could write nothing.
+    """The reply to a claim of the controller role was lost, and the claim raised the controller epoch after this broker
+    had read the epoch. The broker then became controller with an outdated epoch and could write nothing.
     """
     async with running(1, 2) as cluster:
         await cluster.topics(1).create_topic("t", 1, 1)

@@ -127,7 +127,7 @@ async def test_a_large_topic_goes_in_pieces_and_is_led_by_nobody_meanwhile(clust
 async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics, pieces):
     await topics.create_topic("t", 10, 2)
     await topics.create_topic("kept", 1, 2)
-    left = [pieces + 2]  # the parent node of the mark, and the mark
+    left = [pieces + 2]  # one node is the parent of the deletion mark, the other is the mark itself
 
     def cut(operations):
         left[0] -= 1
@@ -140,7 +140,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(
     second = await cluster.control(2)
     assert "t" in second.view.doomed
     cluster.stop(1)
-    await second.brokers_changed()  # elects a leader for the kept topic and none for the deleted one
+    await second.brokers_changed()  # elects a leader for the topic that still exists, and none for the deleted topic
     assert not [key for key, known in second.view.states.items() if key.topic == "t" and known.version > 0]
     await TopicController(cluster.sessions[2], lambda: second).finish_deletions(second)
     assert await cluster.admin.children(paths.TOPICS) == ["kept"]
@@ -201,7 +201,7 @@ async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, 
     async def asked_again_and_made_anew():
         for change in (topics.delete_topic("t", first.topic_id), topics.create_topic("t", 10, 2)):
             others.append(asyncio.create_task(change))
-            await turns(100)  # the deletion runs to its end if it takes fewer steps
+            await turns(100)  # a deletion that takes fewer steps than this is not interrupted
 
     before_the_next(cluster, paths.partition_state("t", 5), asked_again_and_made_anew)
     assert await topics.delete_topic("t") == first.topic_id
@@ -228,8 +228,8 @@ async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(
 
 
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
-    """The deletion marks were read before the topic was marked, and the topic's partitions must not get leaders from
-    the outdated view.
+    """The controller read the deletion marks before this topic was marked. It must not elect leaders for the topic's
+    partitions from that outdated view.
     """
     await topics.create_topic("t", 10, 2)
     session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()

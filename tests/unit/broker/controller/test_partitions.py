@@ -224,7 +224,7 @@ async def test_a_controller_cut_off_from_the_store_reads_all_again_before_it_dec
 
 
 async def test_the_writes_of_a_zombie_fail_and_the_image_stays(cluster, term, topic):
-    """The former controller had decided, and paused before its write arrived; meanwhile another broker became
+    """The former controller paused between its decision and the write of that decision; meanwhile another broker became
     controller.
     """
     await cluster.start(4)
@@ -280,8 +280,8 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
 
 
 async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster, term, topic):
-    """One of the controller's writes took effect after the controller had read that it did not, so the controller reads
-    its view again.
+    """The controller read that one of its writes had no effect, and the write took effect later. The controller
+    therefore reads its entire view again.
     """
     path = paths.partition_state("t", 0)
     data, stat = await cluster.admin.get(path)
@@ -395,7 +395,7 @@ async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
     async def made_anew(name):
         for change in (topics.delete_topic(name), topics.create_topic(name, -1, -1, assignment={0: [3]})):
             changes.append(asyncio.create_task(change))
-            await turns(100)  # the election runs to its end if it takes fewer steps
+            await turns(100)  # an election that takes fewer steps than this is not interrupted
 
     session = cluster.sessions[1]
     write = session.multi
@@ -436,7 +436,9 @@ async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluste
 
 
 async def test_an_unsure_returned_replica_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
-    """The unsure broker has not fetched in the leader's epoch, so the proposal does not name its incarnation."""
+    """The broker that may have lost records has not fetched in this leader epoch, so the leader's ISR proposal does not
+    contain the broker's incarnation.
+    """
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, (1, 2)))])
     cluster.stop(2)
     await cluster.start(2, is_log_tail_kept=False)
@@ -517,9 +519,10 @@ async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term,
 async def test_a_client_may_ask_for_an_election_before_the_controller_notices_a_death(
     cluster, term, topic, monkeypatch
 ):
-    """The store server that the controller reads from does not show the death yet.
+    """The metadata store's server from which the controller reads does not know yet that the leader has died.
 
-    Without a new read no leader would be elected, and the client would not repeat its request.
+    If the controller did not read the store again, it would elect no leader, and the client would not repeat its
+    request.
     """
     await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (2,)))])
     assert (await cluster.states())[1] == (2, 0, (2,))

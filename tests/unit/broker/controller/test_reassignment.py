@@ -84,7 +84,8 @@ def test_no_log_end_is_asked_for_if_no_in_sync_replica_is_removed():
         (ReplicaAssignment((1, 2)), (1,), ReplicaAssignment((1, 2), (), (2,))),
         (ReplicaAssignment((1, 2)), (1, 2, 3), ReplicaAssignment((1, 2, 3), (3,), ())),
         (ReplicaAssignment((1, 2)), (2, 1), ReplicaAssignment((2, 1))),
-        # Another target replaces the present one: an adding replica that the new target lacks is removed immediately.
+        # A new target assignment replaces the present one: a replica that is still being added, and that the new target
+        # lacks, is removed immediately.
         (ReplicaAssignment((3, 1, 2), (3,), (1,)), (4, 2), ReplicaAssignment((4, 2, 1), (4,), (1,))),
         # The reassignment is reverted.
         (ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2)), (1, 2), ReplicaAssignment((1, 2))),

@@ -1,5 +1,5 @@
-"""A broker that is about to stop: some partitions move to other brokers, some stay, and the broker gets no new
-leaderships.
+"""A broker that is about to stop: some of its leaderships move to other brokers, some stay, and the broker becomes
+leader of no further partition.
 """
 
 import pytest
@@ -39,9 +39,9 @@ TWO = brokers(b2=STEADY, b3=STEADY)
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2), PartitionState(3, 4, (3,), 6)),
         # no other replica is in sync: the broker leads until it stops, even if records may be lost
         (PartitionState(1, 3, (1,), 5), ALL, (1,), None),
-        # all replicas stop: leader and ISR stay, because any of the members may return first
+        # all replicas are shutting down: leader and ISR stay unchanged, because any ISR member may return first
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2, 3), None),
-        # the leader died while the others stop: the first of them that returns will lead
+        # the leader died while the other replicas are shutting down: the first of these replicas that returns will lead
         (PartitionState(1, 3, (1, 2, 3), 5), TWO, (2, 3), PartitionState(-1, 4, (1, 2, 3), 6)),
         # a returned broker is not elected if it is about to stop again
         (PartitionState(1, 3, (2, 3), 5), brokers(b2=RETURNED, b3=RETURNED), (2,), PartitionState(3, 4, (3,), 6)),

@@ -62,7 +62,9 @@ class TestPutBrokers:
         assert put(view, b2=now) == {2}
 
     def test_a_higher_incarnation_alone_is_no_change(self, view):
-        """The incarnation was read before its registration, and only the registration is a change."""
+        """The view read the broker's incarnation before the broker's registration, and reports only the registration as
+        a change.
+        """
         assert put(view, b2=view.brokers[2]._replace(incarnation=9)) == set()
         assert view.brokers[2].incarnation == 9
 
@@ -74,7 +76,9 @@ class TestPutBrokers:
         assert (view.candidates.end_of(KEY, 2), view.candidates.end_of(KEY, 3)) == (None, LogEnd(3, 5))
 
     def test_a_decision_keeps_the_brokers_that_it_saw(self, view):
-        """The decision's write checks the incarnations that the decision saw, and not those of a later registration."""
+        """The write of a decision is conditional on the broker incarnations on which the decision was based, and not on
+        those of a later registration.
+        """
         seen = view.brokers
         put(view, b2=KnownBroker(2, 21, incarnation=9))
         view.note_stopping(3)

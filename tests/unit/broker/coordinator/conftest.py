@@ -1,5 +1,5 @@
 """An internal topic of one broker for coordinator tests, with real logs in a temporary directory and a manual clock.
-The image decides who leads.
+The cluster image decides which broker leads a partition of the topic.
 """
 
 from __future__ import annotations
@@ -130,6 +130,6 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
 
 @pytest.fixture
 def runtime(internal_topic: InternalTopic) -> CoordinatorRuntime[Counters]:
-    """Toy machines over the partitions of `internal_topic`, which replaces the rest of a broker."""
+    """Runs toy state machines on the partitions of `internal_topic`; the fixture replaces the rest of a broker."""
     topic: Any = internal_topic
     return CoordinatorRuntime(TOPIC, Counters, topic, topic.host)

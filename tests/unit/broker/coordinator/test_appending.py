@@ -1,4 +1,4 @@
-"""A coordinator appends one batch with acks=all, whose append errors become coordinator error codes."""
+"""A coordinator appends one batch with acks=all, and translates append errors into coordinator error codes."""
 
 from __future__ import annotations
 

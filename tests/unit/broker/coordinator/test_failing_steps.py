@@ -72,7 +72,7 @@ async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, int
     monkeypatch.setattr("tests.support.counters.UNREPLAYABLE", UNREPLAYABLE)
     await loaded(runtime)
     assert counters(runtime) is not machine
-    assert counters(runtime).numbers == {"a": 2, "b": 1}  # the number is in the log
+    assert counters(runtime).numbers == {"a": 2, "b": 1}  # the new machine has the numbers from the log
     assert told(caplog) == ["a"]
     internal_topic.advance(5.0)
     assert machine.fired == []

@@ -1,4 +1,6 @@
-"""Loading a coordinator: replay may skip superseded records without changing the state, and never blocks the loop."""
+"""A coordinator loads its state from the log: skipping superseded records does not change the loaded state, and the
+replay never blocks the event loop.
+"""
 
 from __future__ import annotations
 

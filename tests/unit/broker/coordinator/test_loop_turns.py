@@ -1,4 +1,4 @@
-"""Simultaneous work of a coordinator, such as ten thousand sessions that end or begin, never blocks the loop (S87)."""
+"""A coordinator never blocks the event loop, even if ten thousand sessions end or begin simultaneously (S87)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
 
 @pytest.mark.parametrize("groups", GROUPS)
 async def test_s87_simultaneous_session_ends_let_other_work_run(internal_topic, groups):
-    """All clients were disconnected. The coordinator has moved, so all sessions began at the same moment."""
+    """All clients were disconnected. The coordinator role has moved to this broker, so all sessions began at the same
+    moment.
+    """
     runtime = group_runtime(internal_topic)
     runtime.on_image(internal_topic.lead())
     shard = runtime.loaded_shard(0)

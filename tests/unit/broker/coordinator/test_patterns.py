@@ -1,5 +1,5 @@
-"""Patterns of transactional ids: what they match, which are refused, and that only the requests that use a pattern wait
-for it.
+"""Patterns of transactional ids: what a pattern matches, which patterns are refused, and that matching delays only the
+requests that use a pattern.
 """
 
 from __future__ import annotations

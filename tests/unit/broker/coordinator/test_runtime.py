@@ -105,8 +105,8 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
 
 
 async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, internal_topic, monkeypatch):
-    """The replay has read the entire log, but the coordinator counts as loaded only in a later turn; a marker in
-    between must not be lost.
+    """The replay has read the entire log, but the coordinator counts as loaded only in a later turn of the loop. A
+    transaction marker that is appended between these two moments must not be lost.
     """
     internal_topic.lead()
     partition = internal_topic.led[0]
@@ -348,7 +348,9 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
 
 
 async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
-    """In Kafka, a coordinator whose state was half removed when the session returned kept that state (KAFKA-9307)."""
+    """Kafka once kept half a coordinator's state: the state was being unloaded when the broker's session returned
+    (KAFKA-9307).
+    """
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("due", 1, timer=1.0), failed)
     waiting = runtime.write("a", wait_for_ever, failed)
@@ -437,8 +439,8 @@ async def settle() -> None:
 
 
 async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordinator(internal_topic):
-    """The reply fails if too few replicas are left, but the decision remains valid and is carried out when replicas
-    return.
+    """If too few in-sync replicas are left, the client gets an error, but the logged decision remains valid and is
+    carried out when replicas return.
     """
     ended = []
     runtime = CoordinatorRuntime(

@@ -1,4 +1,6 @@
-"""The table of docs/design/identity.md, row by row: what a start finds, and what it decides."""
+"""Tests each row of the table in docs/design/identity.md: the facts that a broker's start finds, and the decision that
+follows.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
 def directory(
     kind: StoreKind | None, of: str = A, *, sisters: dict[str, str] | None = None, **changes: Any
 ) -> DirectoryFacts:
-    """Return the facts of a data directory with a log. If `kind` is None, the directory has no note."""
+    """Return the facts of a data directory with a log. If `kind` is None, the directory has no identity file."""
     is_file = kind is EMBEDDED and of == A
     noted = None if kind is None else note(kind, of, **changes)
     if noted is not None and sisters is not None:
@@ -332,7 +334,9 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
 
 
 def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
-    """The broker is unsure at one start only; partitions that may have been in the lost directory stay offline."""
+    """Only at this start does the broker count as having possibly lost records; partitions that may have been in the
+    lost directory stay offline.
+    """
     first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
     assert (first.is_unsure, first.lost) == (True, {B: LOST_B})
     later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)
@@ -373,8 +377,8 @@ def test_the_past_of_a_directory_is_known_by_its_notes_or_its_files() -> None:
     assert judge(store(EMBEDDED), ALONE_IN_0_1).past is Past.ALONE
     assert judge(store(EMBEDDED), UNKNOWN).past is Past.UNKNOWN
     assert judge(store(EMBEDDED), NEW).past is Past.NEW
-    # A broker that became standalone again by `start.accept` still has a trace of its cluster, but the note takes
-    # precedence.
+    # A broker that became standalone again by `start.accept` still has a file of its former cluster, but the
+    # directory's identity file takes precedence.
     assert judge(store(EMBEDDED), ALONE._replace(has_trace=True)).past is Past.ALONE
 
 
@@ -382,8 +386,8 @@ def test_the_age_of_a_directory_is_found() -> None:
     noted = note(ZOOKEEPER)
     assert age(None, store(ZOOKEEPER)) is Age.UNKNOWN
     assert age(noted, store(ZOOKEEPER)) is Age.CURRENT
-    # The nonce takes precedence over the id of the store: here a move to another store was interrupted after the
-    # registration.
+    # The nonce takes precedence over the metadata store's id, because a move to another store may have been interrupted
+    # after the registration there.
     assert (
         age(note(EMBEDDED, pending="p6"), store(ZOOKEEPER, store_id="new", nonce="p6", registration=0)) is Age.CURRENT
     )

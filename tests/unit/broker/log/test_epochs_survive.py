@@ -17,7 +17,7 @@ LAST_EPOCH = 12
 
 
 def lead_on(log: PartitionLog, random: Random) -> None:
-    """Let several leaders lead one after another, some without a record, with occasional flushes."""
+    """Let several leaders lead in turn: some append no record, and the log is flushed now and then."""
     for epoch in range(1, LAST_EPOCH + 1):
         for _ in range(random.randrange(3)):
             append(log, b"v", epoch=epoch)

@@ -559,8 +559,8 @@ class TestFlush:
         assert log.recovery_point <= 5
 
     def test_a_flush_that_ends_during_a_truncation_is_void(self, tmp_path, log):
-        """If the flush counted, a recovery point above the log end would look like damage, and records covered by a
-        snapshot would be lost.
+        """If the flush moved the recovery point above the log end, that would look like damage, and records covered by
+        a snapshot would be lost.
         """
         fill(log, 30)
         pending = log.flusher.prepare_flush()

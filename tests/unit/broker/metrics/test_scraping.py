@@ -125,7 +125,7 @@ def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
 
 
 async def scraper_of(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Scraper, ManualClock]:
-    """Return a scraper whose scrapes take two steps and a second, and that returns these texts."""
+    """Return a scraper that returns these texts; each scrape takes two steps and one second."""
     clock = ManualClock()
 
     def scrape(_: Any) -> Any:

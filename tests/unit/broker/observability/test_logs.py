@@ -47,7 +47,7 @@ def test_plain_text_is_logged_unchanged() -> None:
 
 
 def test_the_lines_of_a_worker_have_its_number() -> None:
-    """Its own extra fields come first, and win."""
+    """The record's own extra fields come first, and take precedence over fields of the context."""
     ours = record("ready", group="billing")
     assert OfWorker(2).filter(ours)
     assert TextFormatter().format(ours).endswith(" warning ready group=billing worker=2")

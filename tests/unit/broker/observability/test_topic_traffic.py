@@ -1,4 +1,4 @@
-"""Counters only grow, whatever happens to logs and topics; timings cover only the latest requests."""
+"""Traffic counters never decrease, whatever happens to logs and topics; timings cover only the latest requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""In a cluster that is founded from data directories, new producer ids begin above those that the logs know."""
+"""In a cluster that is created from existing data directories, new producer ids begin above all producer ids in the
+logs.
+"""
 
 from __future__ import annotations
 

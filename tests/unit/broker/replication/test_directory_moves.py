@@ -1,4 +1,4 @@
-"""Logs move to other data directories while they are in use, and stay where they are if that fails."""
+"""Logs move to other data directories while in use; after a failed move, a log stays in its directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAST = 2**63 - 1
 
 
 class Disk(WatchedDisk):
-    """Refuses to create future logs, if the test says so."""
+    """A disk that refuses to create the directories of future logs while `is_full` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,14 +94,14 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Look in each turn of the loop."""
+    """Check the condition in each turn of the event loop until it is true."""
     async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - what is waited for happens in other tasks, and has no event
             await asyncio.sleep(0)
 
 
 async def until_copying(broker: Broker) -> None:
-    """Return when a future log has records; the rate keeps its move from ending."""
+    """Return when a future log has records; the low copy rate keeps the move from completing."""
     await until(lambda: any(future.size_bytes for future in broker.moves.futures()))
 
 
@@ -131,7 +131,9 @@ async def test_a_log_moves_while_records_are_appended(broker: Broker) -> None:
 
 
 async def test_a_move_is_seen_from_its_first_moment_on(broker: Broker) -> None:
-    """A client that waits for the end of its move must not take a future log that is not created yet for no move."""
+    """The future log is not created yet. A client that waits for the end of its move must not conclude that no move is
+    in progress.
+    """
     await broker.lead()
     moving = broker.begin("b")
     assert list(broker.moves.futures()) == [FutureReplica(KEY, broker.paths[1], 0, 4000)]

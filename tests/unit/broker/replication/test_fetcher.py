@@ -152,7 +152,7 @@ async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
     pair.follower.lead(1, (FOLLOWER,), BOTH)
     for _ in range(5):
         pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
-    pair.follower.high_watermark = 4  # as if the follower had never been elected
+    pair.follower.high_watermark = 4  # the high watermark that the follower had before its election
     truncate, threads = pair.follower.log.trimmer.truncate_to, []
 
     def truncating(offset: int) -> None:
@@ -195,14 +195,14 @@ async def test_a_leader_whose_first_append_failed_follows_the_next_leader(
 async def test_a_truncation_with_an_unexpected_exception_is_retried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a retry the partition would permanently be neither followed nor led."""
+    """If the failed step were not retried, this broker would neither follow nor lead the partition for ever."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
     pair.fetchers.forget(pair.follower)
     pair.follower.lead(1, (FOLLOWER,), BOTH)
     pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
-    pair.follower.high_watermark = 4  # as if the follower had never been elected
+    pair.follower.high_watermark = 4  # the high watermark that the follower had before its election
     truncate, failures = pair.follower.log.trimmer.truncate_to, [True]
 
     def truncating(_: Any, offset: int) -> None:
@@ -312,7 +312,9 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
 
 
 async def test_an_unnoted_log_start_is_noted_when_following_begins(pair: Pair) -> None:
-    """A replica that is not known to have deleted the same records, for example after a kill, does not join the ISR."""
+    """A replica joins the ISR only if the leader knows that it has deleted the same records; after a kill the leader
+    does not know this.
+    """
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()

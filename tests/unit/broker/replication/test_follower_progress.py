@@ -1,4 +1,4 @@
-"""What a leader knows of a follower: its fetch offset, and since when it lags."""
+"""A leader's knowledge about a follower: the follower's fetch offset, and the time since when the follower lags."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Group commit: with flush.messages=1, records are acknowledged and shown only when they are on the disk, for one fsync
-for all that wait.
+"""Group commit (flush.messages=1): records are acknowledged and visible only when they are on disk, and one fsync
+serves all waiting requests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def tasks(disk: SlowDisk) -> AsyncIterator[Tasks]:
 
 @pytest.fixture
 async def partition(tmp_path: Path, disk: SlowDisk, tasks: Tasks) -> AsyncIterator[Partition]:
-    """A partition with group commit whose only replica is here."""
+    """A partition with group commit whose only replica is on this broker."""
     log = open_log(tmp_path / "orders-0", SYNCED, disk=disk)
     made = Partition("orders", bytes(16), 0, log, broker_id=LEADER, request_sync=GroupCommit(tasks).request)
     made.lead(0, (LEADER,))
@@ -57,7 +57,7 @@ async def partition(tmp_path: Path, disk: SlowDisk, tasks: Tasks) -> AsyncIterat
 
 
 def append(partition: Partition, acks: int) -> asyncio.Future[ErrorCode]:
-    """Append a record; return its acknowledgement, which must not be there yet."""
+    """Append a record and check that it is not acknowledged yet; return the future of the acknowledgement."""
     offset, _ = partition.append(memoryview(make_batch()), required_acks=acks)
     answer = partition.acknowledged(offset + 1, acks)
     assert isinstance(answer, asyncio.Future)
@@ -103,7 +103,7 @@ async def test_acks_0_waits_for_nothing(partition: Partition) -> None:
 
 
 async def test_a_duplicate_waits_until_the_original_is_on_the_disk(partition: Partition, disk: SlowDisk) -> None:
-    """A response to the retry would acknowledge the record, too."""
+    """A successful response to the retry would acknowledge the record before it is synced."""
     batch = bytes(make_batch(producer_id=5, producer_epoch=0, base_sequence=0))
     for _ in range(2):
         assert partition.append(memoryview(bytearray(batch)), required_acks=1)[0] == 0

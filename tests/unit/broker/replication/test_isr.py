@@ -87,8 +87,8 @@ def test_a_proposal_that_was_refused_counts_no_more() -> None:
 
 
 def test_the_same_state_again_leaves_the_proposal_open() -> None:
-    """A lagging image may show the state on which the open proposal is based, and the controller may still accept the
-    proposal.
+    """A lagging image may still show the partition state on which the leader's pending proposal is based, and the
+    controller may yet accept that proposal.
     """
     in_sync = InSync((LEADER, SECOND))
     in_sync.adopt((LEADER, SECOND), 4, is_new_epoch=False)
@@ -133,5 +133,7 @@ def test_the_isr_loses_lagging_replicas_and_gains_caught_up_ones() -> None:
 
 
 def test_a_lagging_replica_does_not_join_although_nothing_new_is_acknowledged() -> None:
-    """The replica would leave again immediately, and two such replicas would alternate for ever."""
+    """A replica that joined in this state would leave the ISR immediately, and two such replicas would join and leave
+    in turn for ever.
+    """
     assert wanted({SECOND: follower(10), THIRD: follower(9)}, [THIRD], 31.0) is None

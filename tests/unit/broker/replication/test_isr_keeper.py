@@ -133,7 +133,7 @@ async def test_a_caught_up_replica_stays_in_sync_on_an_idle_partition(led: Led) 
 
 async def test_two_hanging_replicas_do_not_replace_each_other_in_the_isr(led: Led) -> None:
     """The two replicas have all acknowledged records, because no record is acknowledged without them. The two replicas
-    are nevertheless not in sync.
+    nevertheless do not count as in sync.
     """
     led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
     for broker in (2, 3):
@@ -192,7 +192,7 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
 
 
 async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
-    """Without this rule the newer proposal would stay open for ever and block all later ones."""
+    """Otherwise the newer proposal would stay pending for ever and block all later proposals."""
     append(led)
     led.fetch(2, 1)
     led.clock.advance_ms(31_000)
@@ -415,9 +415,7 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
 
 
 async def test_a_replica_that_left_and_stopped_fetching_is_not_waited_for(led: Led) -> None:
-    """The controller removed a stopping broker from the ISR, and only this rule keeps the leader from proposing it
-    again.
-    """
+    """The controller removed a stopping broker from the ISR, and the leader must not propose the broker again."""
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 1)

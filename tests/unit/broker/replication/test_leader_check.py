@@ -1,4 +1,6 @@
-"""A follower asks the leaders for confirmation before it discards records that they must have."""
+"""A follower discards records only after the partition leaders have confirmed their leadership, because the leaders
+must have these records.
+"""
 
 from __future__ import annotations
 

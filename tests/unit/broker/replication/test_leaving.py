@@ -1,4 +1,4 @@
-"""A stopping broker keeps fetching while other brokers count on it, and a leader waits for a follower after an
+"""A stopping broker keeps fetching while leaders count it as in sync, and a new leader waits for a follower after an
 election.
 """
 

@@ -173,7 +173,8 @@ async def test_s77_a_store_that_goes_back_while_the_broker_runs_is_seen_without_
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
 async def test_s77_elections_that_hide_an_older_state_are_not_believed(host: Host, tmp_path: Path, leader: int) -> None:
-    """Several brokers that start with an older store elect each other until the leader epoch seems right.
+    """Several brokers start with an older metadata store. They elect each other until the leader epoch in the store is
+    as high as in their logs.
 
     Another replica may have records of exactly that leader epoch.
     """

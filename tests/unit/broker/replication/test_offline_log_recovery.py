@@ -1,4 +1,4 @@
-"""A log whose disk has failed is reopened with its synced records when no broker counts on it."""
+"""A log whose disk has failed is reopened with its synced records when no broker relies on the unsynced ones."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Host:
         return partition
 
     async def look_for(self, seconds: float) -> None:
-        """Let the broker retry every second, for this many seconds."""
+        """Let this many seconds pass, in each of which the broker retries once."""
         for _ in range(int(seconds)):
             self.clock.advance_ms(1000)
             await self.returning.look()
@@ -202,8 +202,8 @@ async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
 async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: Host, isr: tuple[int, ...]) -> None:
-    """If records were fetched for the failed log, the leader would consider the replica in sync because of its log end,
-    just before the replica discards that end.
+    """A fetch for the failed log would report a log end that the replica then discards, and the leader would consider
+    the replica in sync.
     """
     await host.show(OTHER, isr)
     log = host.only.log

@@ -65,7 +65,7 @@ async def test_each_purpose_has_its_own_connection():
 
 
 async def test_brokers_speak_the_highest_version_that_both_know():
-    """Brokers use versions that clients do not use, because followers name topics by id."""
+    """Brokers use Fetch versions that clients do not use, because followers name topics by id."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
         await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
@@ -74,7 +74,7 @@ async def test_brokers_speak_the_highest_version_that_both_know():
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])
 async def test_a_request_to_an_absent_broker_fails(listener):
-    """The broker is not registered, or is registered without a listener for brokers."""
+    """The other broker is not registered, or is registered without a listener for inter-broker requests."""
     async with a_cluster() as cluster:
         cluster.leave()
         if listener == "EXTERNAL":

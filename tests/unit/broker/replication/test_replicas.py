@@ -106,7 +106,9 @@ async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: Watch
 async def test_very_many_changes_leave_others_their_turn(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each turn of the loop creates, moves and deletes a few partitions, and notifies the coordinators of each."""
+    """Each turn of the loop creates, moves and deletes a few partitions, and notifies the coordinators of each changed
+    partition.
+    """
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     told: list[set[str]] = []
@@ -283,7 +285,9 @@ async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_pa
 async def test_a_log_without_a_descriptor_is_retried(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The disk is not at fault: a descriptor becomes free when other files are closed."""
+    """No file descriptor is left. The disk is not at fault, because a descriptor becomes free when other files are
+    closed.
+    """
     monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     left = [2]
 
@@ -481,8 +485,8 @@ async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
 
 
 def chosen(epoch: int, written: int) -> ClusterImage:
-    """Return an image in which broker 1 leads the only partition of a topic, by a state whose transaction id in the
-    store is `written`.
+    """Return an image in which broker 1 leads a topic's only partition; the store transaction `written` wrote the
+    partition's state.
     """
     state = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch, written=written)
     return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))

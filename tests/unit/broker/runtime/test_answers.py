@@ -1,4 +1,4 @@
-"""Answers that are present are combined with answers that come later."""
+"""Responses that are ready immediately are combined with responses that become ready later."""
 
 from __future__ import annotations
 

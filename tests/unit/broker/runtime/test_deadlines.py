@@ -86,7 +86,7 @@ async def test_s87_slow_deadlines_fire_one_per_loop_turn(monkeypatch: pytest.Mon
 
 
 class Waits:
-    """A request that waits."""
+    """A waiting request that a timer may refer to."""
 
     def end(self) -> None:
         raise AssertionError("nobody waits any more")

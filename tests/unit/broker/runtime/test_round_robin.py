@@ -11,7 +11,7 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 
 
 class Worker:
-    """Needs `slices` slices, each of which takes `seconds` seconds of the scene's time."""
+    """A member that needs `slices` slices, each of which takes `seconds` seconds of simulated time."""
 
     def __init__(self, scene: Scene, name: str, slices: int, seconds: float = 0.0) -> None:
         self.scene = scene

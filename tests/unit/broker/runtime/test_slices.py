@@ -272,7 +272,7 @@ async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_on
 
 
 async def test_a_first_slice_may_be_longer_than_the_others() -> None:
-    """Usual work ends within its first slice; longer work then pauses as often as any other work."""
+    """Short work ends within its first, longer slice; after that slice, long work pauses as often as any other work."""
     work = Work()
 
     async def many() -> None:

@@ -94,7 +94,7 @@ def test_a_client_over_quota_waits_until_the_excess_is_paid_off() -> None:
 
 
 def test_a_changed_quota_keeps_the_present_debt() -> None:
-    """A quota that is lowered to a hundredth does not make the wait for earlier usage a hundred times longer."""
+    """Lowering a quota to a hundredth must not make a client wait a hundred times longer for its earlier usage."""
     bucket = Bucket()
     assert bucket.use(1100, 100.0, 0.0, WINDOW) == 1.0
     assert bucket.use(1, 1.0, 0.0, WINDOW) == 2.0
@@ -110,7 +110,7 @@ def test_a_quota_that_was_too_low_by_mistake_is_waited_for_no_longer_when_it_is_
 
 
 def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
-    """A smaller use by another entity does not shorten the wait of the first one."""
+    """A smaller usage by another user or client id does not shorten the wait that the first one caused."""
     usage = Usage(WINDOW, max_buckets=0)
     assert usage.use(KEY, Limit(1.0, QuotaEntity("u")), 100, 0.0) == 90
     assert usage.use(KEY, Limit(1e6, QuotaEntity("v")), 0, 0.0) == 90
@@ -121,7 +121,8 @@ def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
 def test_the_token_bucket_waits_as_long_as_a_naive_sum(rate: float, uses: list[tuple[float, float]]) -> None:
-    """The naive sum is the unused amount, at most that of one window. While the sum is negative the client waits, at
+    """The test's simple model sums up the unused amount, which is at most that of one quota window. While the sum is
+    negative the client waits, at
     most for the longest throttle time.
     """
     now, left, bucket = 0.0, rate * WINDOW, Bucket()

@@ -166,8 +166,8 @@ def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramEx
     ],
 )
 def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
-    """If the last message did not repeat how the first one began, a man in the middle could change the channel binding
-    (RFC 5802).
+    """The client's last message repeats the beginning of its first message, because a man in the middle could otherwise
+    change the channel binding (RFC 5802).
     """
     ours, last = last_message(first, to_base64(binding.encode()))
     if is_right:

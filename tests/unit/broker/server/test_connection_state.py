@@ -1,4 +1,4 @@
-"""The states of a connection's lifecycle, row by row, and its holds."""
+"""Tests each row of the state table of a connection's lifecycle, and the reasons for which reading pauses (holds)."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_the_table_has_every_state_and_event() -> None:
 
 
 def test_no_request_is_handled_after_a_final_state() -> None:
-    """After a refused login, a close or an end, no event leads to a state in which requests are handled."""
+    """After a refused login or a closed connection, no event leads back to a state in which requests are handled."""
     for state in set(State) - HANDLING:
         assert not HANDLING & set(TRANSITIONS[state].values()), state
 

@@ -42,8 +42,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 async def test_internal_topics_are_created_by_a_broker_that_does_not_lead_them(
     served: Served, topic: str, code: ErrorCode, version: int
 ) -> None:
-    """Kafka checks the kind of the topic before its leader, because a client would otherwise search for another leader
-    in vain.
+    """As in Kafka, the broker first checks whether the topic is internal, and then whether it leads the partition,
+    because a client would otherwise search for the leader in vain.
     """
     served.services.image = ClusterImage("").with_topic(Topic(topic, TOPIC_ID, {}))
     request = produce(bytes(make_batch()))

@@ -147,7 +147,7 @@ def test_topics_without_partitions_are_steps_too(steps_of: Any) -> None:
 
 
 class Named(str):
-    """A name that counts how often it is hashed between two pauses, which every look-up does."""
+    """A topic name that counts how many times it is hashed, and so looked up, between two pauses."""
 
     __slots__ = ()
     since_pause = 0

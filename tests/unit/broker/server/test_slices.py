@@ -154,7 +154,7 @@ async def test_a_large_fetch_reads_partition_after_partition(
 
 
 async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas: OnePartition, context: Any) -> None:
-    """The fetch has read the partition but does not wait for it yet; an append at that moment must wake the fetch."""
+    """An append between the fetch's read of a partition and the beginning of its wait must still wake the fetch."""
     replicas.others = replicas.idle
     answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
     assert not replicas.partition.purgatory.fetches

@@ -108,8 +108,8 @@ def test_a_log_of_markers_alone_is_done() -> None:
 def test_q10_a_run_that_was_delivered_often_is_handed_out_alone_and_in_halves(
     times: int, expected: list[tuple[int, int, int]]
 ) -> None:
-    """With a delivery limit of 5, a run that was delivered three times is delivered in halves, and the last time record
-    by record.
+    """With a delivery limit of 5, a run of records that was delivered three times is next delivered in halves, and the
+    last time record by record.
     """
     share = SharePartition(0, [StateBatch(0, 15, DeliveryState.AVAILABLE, times)])
     assert take(share, batches=[LogBatch(0, 15), LogBatch(16, 31)])[:1] == expected

@@ -31,7 +31,7 @@ def test_q2_records_that_were_in_flight_elsewhere_are_available_again() -> None:
 
 
 def test_q2_records_that_are_kept_as_acquired_are_available_again() -> None:
-    """No member has the lock of the records, so the lock would never expire."""
+    """No member has locked the acquired records, so no lock would ever expire and release these records."""
     share = SharePartition(0, [StateBatch(0, 4, DeliveryState.ACQUIRED, 2)])
     assert shown(share) == [(0, 4, "AVAILABLE", 2)]
     assert share.next_offset(2_000) == 0

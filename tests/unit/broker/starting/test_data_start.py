@@ -1,4 +1,6 @@
-"""Successive starts in the same directories, with the embedded store: notes, comparisons and refusals."""
+"""Successive starts of brokers in the same data directories, with the embedded store: identity files, their comparison
+with the store, and refused starts.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Run:
 
     async def begin(self, *, is_noted: bool = True) -> Run:
         """Start the broker and register it. With `is_noted` False, the broker is killed after its registration and
-        before it writes the note.
+        before it writes the identity file.
         """
         try:
             self.store = await self.start.open_store()

@@ -1,5 +1,5 @@
-"""A cluster whose ZooKeeper was lost is founded again from a broker's copy of the metadata: its first state, which
-brokers count as sure, and a founding that is interrupted at any point.
+"""A cluster whose ZooKeeper data was lost is created again from a broker's copy of the metadata. The tests check the
+first partition states, which brokers count as having all records, and creations that are interrupted at any point.
 """
 
 from __future__ import annotations
@@ -302,8 +302,8 @@ async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Pa
 
 @pytest.mark.parametrize("how", ["a new disk is first", "no note is left"])
 async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeepers, how: str) -> None:
-    """Whatever the founder's directories say about the lost store, the partition states are older than the founder's
-    registration.
+    """The partition states must count as older than the registration of the broker that created the cluster, whatever
+    its directories contain about the lost store.
     """
     old, new = tmp_path / "old", tmp_path / "new"
     cluster = await once(1, old, epochs=(1,))

@@ -1,4 +1,6 @@
-"""Clients ask and push once in a push interval, and begin anew when subscriptions change, as in Kafka."""
+"""Clients get their subscriptions and push metrics at most once per push interval, and get them again when
+subscriptions change, as in Kafka.
+"""
 
 from __future__ import annotations
 

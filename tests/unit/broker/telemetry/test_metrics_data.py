@@ -66,9 +66,9 @@ def test_attributes_are_limited_in_number_and_length() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x0a\x05abc",  # shorter than its length
+        b"\x0a\x05abc",  # fewer bytes than the length says
         b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # a length of eleven bytes
-        b"\x0b",  # a group, which no version of protobuf has here
+        b"\x0b",  # wire type "group", which metrics never use
         b"\x02\x00",  # field number 0
         metrics_data(gauge_of("g", point(1)))[:-1],
         field(1, field(2, field(2, field(1, "g") + field(5, field(1, b"\x21abc"))))),  # a double of three bytes

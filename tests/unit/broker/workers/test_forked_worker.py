@@ -1,4 +1,6 @@
-"""Workers are forked by a template process: their streams, their ends, and a template process that is killed."""
+"""A template process forks the workers: the tests check the workers' output streams, how they end, and what happens
+when the template process is killed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def template() -> AsyncIterator[Template]:
 
 
 async def serving(template: Template, data: Path) -> ForkedWorker:
-    """A forked broker, when it has said that it serves."""
+    """A forked broker that has reported that it is ready to serve."""
     async with asyncio.timeout(SECONDS):
         worker = await template.fork([*BROKER, "--data", str(data)], ROLE, None)
         assert b" ready on " in await worker.stdout.readline()
@@ -45,7 +47,7 @@ async def test_a_worker_has_its_name_and_ends_with_a_code(template: Template, tm
     assert Path(f"/proc/{worker.pid}/comm").read_text() == "oncelog-7\n"
     worker.send_signal(signal.SIGTERM)
     assert await ended(worker) == 0
-    worker.send_signal(signal.SIGTERM)  # it has ended: does nothing
+    worker.send_signal(signal.SIGTERM)  # the process has already ended, so this has no effect
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
@@ -73,7 +75,7 @@ async def test_a_killed_template_process_leaves_workers_alone_and_is_replaced(
 
 async def test_workers_end_with_their_input(template: Template, tmp_path: Path) -> None:
     worker = await serving(template, tmp_path)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), worker._stdin)  # as if this process had ended
+    os.dup2(os.open(os.devnull, os.O_RDONLY), worker._stdin)  # has the same effect as the end of this process
     assert await ended(worker) == 0
 
 

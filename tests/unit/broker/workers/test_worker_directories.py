@@ -29,7 +29,7 @@ STORE = {"metadata.db": "s", "metadata.db-wal": "w"}
 
 
 class FailingDisk(RealDisk):
-    """Fails at the rename with this number, from 0."""
+    """A disk on which the rename with this number fails; the first rename has number 0."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class FailingDisk(RealDisk):
 
 
 class UnwritableDisk(RealDisk):
-    """Fails when a file is replaced."""
+    """A disk on which replacing a file fails."""
 
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         raise OSError("power cut")
@@ -95,7 +95,7 @@ def test_the_data_of_a_single_broker_becomes_that_of_worker_1_but_for_the_store(
     divide(RealDisk(), [data], 2)
     assert content(data) == in_worker_1(BROKER) | STORE
     assert (data / "lost+found").is_dir()
-    divide(RealDisk(), [data], 2)  # as any later start
+    divide(RealDisk(), [data], 2)  # every later start gives the same result
     assert content(data) == in_worker_1(BROKER) | STORE
 
 

@@ -1,4 +1,4 @@
-"""When a worker is started again, and how its end is described."""
+"""The conditions under which a worker process is restarted, and the log message that describes its end."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 
 
 def answers(broker: Any, *rounds: tuple[int, dict[int, int]]) -> None:
-    """Set the (error code, error code by partition of topic t) of each request; the last one repeats."""
+    """Set the responses: for each request the error code, and the error codes by partition of topic t. The last
+    response repeats.
+    """
     left = list(rounds)
 
     def elect(_: ElectLeadersRequest) -> ElectLeadersResponse:

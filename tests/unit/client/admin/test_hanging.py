@@ -1,5 +1,5 @@
-"""Which transactions hang, which end on their own, and which one holds back a partition, computed from responses
-without a broker.
+"""Brokers' responses show which transactions hang, which will end without help, and which transaction holds back a
+partition; no broker is needed.
 """
 
 from dataclasses import replace

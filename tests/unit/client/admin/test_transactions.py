@@ -304,8 +304,8 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved(
 async def test_a_node_that_is_no_coordinator_any_more_is_forgotten_for_all(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The broker may be gone; if the client did not forget it for all ids, each transactional id would wait for the
-    broker once.
+    """The coordinating broker may be dead. The client must forget the broker for all transactional ids, because
+    otherwise the request for each id would wait for it once.
     """
     known.states = {"s": (6, "Ongoing", True), "t": (7, "Ongoing", True)}
     async with Admin(address, **fast) as admin:
@@ -334,7 +334,7 @@ async def test_coordinators_are_not_remembered_without_end(
 async def test_a_departed_broker_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The metadata list the departed broker until its session ends; then another broker leads its partitions."""
+    """The metadata list a dead broker until its session ends; then another broker leads its partitions."""
     known.states = {"t": (7, "Ongoing", True)}
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

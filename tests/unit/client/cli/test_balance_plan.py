@@ -1,4 +1,6 @@
-"""Plans of `oncelog brokers` empty brokers or even them out, keep racks apart, move little, and spread leaders."""
+"""The plans of `oncelog brokers` empty brokers or balance their load, keep replicas in different racks, move little
+data, and spread leaders.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ MB = 1_000_000
 
 @st.composite
 def clusters(draw):
-    """Generate live brokers with or without racks, and partitions of any size in MB on these and on dead brokers."""
+    """Generate live brokers with or without racks, and partitions of any size (in MB) on live and dead brokers."""
     ids = draw(st.lists(st.integers(1, 9), unique=True, min_size=2, max_size=7))
     racks = draw(st.none() | st.integers(1, 4))
     brokers = {node: None if racks is None else f"r{draw(st.integers(1, racks))}" for node in ids}

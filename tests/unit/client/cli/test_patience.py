@@ -67,7 +67,7 @@ def test_each_reason_is_reported() -> None:
 async def test_oncelog_produce_says_that_too_few_replicas_are_in_sync(
     fake_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command continues: when the replicas return, the record is acknowledged."""
+    """The command keeps waiting after the report: when the replicas return, the record is acknowledged."""
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.0)
     codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
 

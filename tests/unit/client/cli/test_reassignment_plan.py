@@ -1,5 +1,5 @@
-"""Plans of `oncelog reassign` are legal, even, spread across racks, and move little; they are exchanged as JSON with
-other tools.
+"""The plans of `oncelog reassign` are valid, balanced, spread across racks, and move little data; their JSON format is
+that of other tools.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_a_transaction_has_the_same_outcome(is_v2: bool, kind: type, becomes: St
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
 def test_leader_and_coordinator_may_move_at_any_step(is_v2: bool) -> None:
-    """A transaction that cannot be committed is aborted completely, and then repeated."""
+    """The test aborts and repeats a transaction that cannot be committed."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:

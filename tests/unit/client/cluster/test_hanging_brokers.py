@@ -93,7 +93,7 @@ async def test_e54_a_seek_to_the_beginning_continues_where_brokers_answer(cluste
         cluster.brokers[2].pause()
         consumer.seek_to_beginning()
         assert await values_until(consumer, 2, 1) == [b"0", b"2"]
-        consumer.seek_to_beginning(PLACES[0])  # while the request to broker 2 is in flight
+        consumer.seek_to_beginning(PLACES[0])  # seek while the request to broker 2 is in flight
         assert await values_until(consumer, 1, 1) == [b"0"]
         cluster.brokers[2].resume()
         assert await values_until(consumer, 1, 1) == [b"1"]
@@ -163,8 +163,8 @@ async def test_e54_metadata_is_requested_from_another_broker(cluster: FakeCluste
 @pytest.mark.parametrize("pace_s", [0.0, 0.001, 0.1])
 @pytest.mark.parametrize("moment", ["before it starts", "while it sends"])
 def test_e54_records_without_keys_go_to_the_other_brokers(moment: str, pace_s: float) -> None:
-    """However fast records are sent, the records for the hanging broker do not fill buffer.memory, and no other record
-    waits.
+    """Even if records are sent very fast, records for the hanging broker do not fill buffer.memory, and records for
+    other brokers do not wait.
     """
 
     @in_cluster

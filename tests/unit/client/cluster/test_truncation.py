@@ -44,8 +44,8 @@ def asked(cluster: FakeCluster, kind: type) -> list[Any]:
 
 
 async def unclean(cluster: FakeCluster) -> None:
-    """Elect a leader that has only the records below offset 2, and append "x"; the consumer has read up to the former
-    end, 4.
+    """Elect a leader that has only the records below offset 2, and append "x"; the consumer has already read up to
+    offset 4, the former log end.
     """
     cluster.lead(2)
     cluster.truncate(2)
@@ -204,7 +204,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
 
 
 def test_a_re_created_topic_is_accepted_in_the_end() -> None:
-    """The leader keeps responding with an older leader epoch than that of the position."""
+    """The leader keeps responding with a leader epoch that is older than the epoch of the consumer's position."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -220,7 +220,8 @@ def test_a_re_created_topic_is_accepted_in_the_end() -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
-    """The position is at the log end, with the leader epoch from ListOffsets, in which no record was written.
+    """The consumer's position is the log end. Its leader epoch comes from ListOffsets, and no record was written in
+    that epoch.
 
     The next leader's log has all records, but an older leader epoch before the position.
     """
@@ -235,7 +236,7 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
                 consumer.assign([T])
                 consumer.seek(T, OffsetAndMetadata(2, leader_epoch=6))
                 assert await read(consumer, 2) == [b"c", b"d"]
-                cluster.lead(1)  # records read since then count as evidence again
+                cluster.lead(1)  # records that were read after this count as evidence of a truncation again
                 cluster.truncate(2)
                 cluster.append(batch(b"x"))
                 if reset == "none":

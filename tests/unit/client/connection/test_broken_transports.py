@@ -56,7 +56,7 @@ def moment(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
 def fragile(request: pytest.FixtureRequest, moment: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give all connections such transports. Returns a list with one element for each write."""
+    """Give all connections transports on which writes fail. Returns a list with one element for each write."""
     writes: list[int] = []
     made = BrokerConnection.connection_made
 

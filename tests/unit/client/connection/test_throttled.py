@@ -18,7 +18,9 @@ TIMEOUT_S = 5.0
 
 
 class Throttling:
-    """Responds with the next of `throttle_ms`, and with 0 after the last; `asked` lists the times of the requests."""
+    """A broker whose responses have the throttle times in `throttle_ms` one by one, and then 0; `asked` lists the times
+    of the requests.
+    """
 
     def __init__(self, broker: Any, *throttle_ms: int) -> None:
         self._broker = broker

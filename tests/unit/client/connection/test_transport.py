@@ -21,7 +21,9 @@ async def connected(broker: Any, timeout_s: float = 5.0) -> BrokerConnection:
 
 
 async def stopped(server: asyncio.Server) -> None:
-    """Stop a server; wait until it has also closed the connections that a busy machine accepts only now."""
+    """Stop a server; wait until the server has closed all connections, including connections that a busy machine
+    accepts late.
+    """
     server.close()
     while serving := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(serving)

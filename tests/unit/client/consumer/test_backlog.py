@@ -23,7 +23,7 @@ ANSWER = 200
 """The number of records in one response of the fake broker, which are two batches."""
 
 STEPS = {"poll": 20, "poll_columns": 10, "poll_undecoded": 10, "async for": 5 * ANSWER}
-"""Number of steps within which records of the other partition must be returned, whatever the size of a step."""
+"""The greatest number of steps before records of the other partition must be returned, whatever the size of a step."""
 
 pytestmark = pytest.mark.virtual_time
 

@@ -85,7 +85,7 @@ async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
         with pytest.raises(ValueError, **refused):
             await consumer.poll()
         consumer.subscribe(["topic"])
-        assert await consumer.poll() == {}  # no error either before the group has assigned any partition
+        assert await consumer.poll() == {}  # before the group has assigned any partition, a poll raises no error either
 
 
 async def test_poll_returns_no_more_than_asked_for(fake_broker: Any) -> None:
@@ -262,7 +262,7 @@ async def test_records_damaged_in_transit_are_reported_and_fetched_again(
                 try:
                     values += await some()
                 except CorruptRecords:
-                    assert not values  # the record was still on its way
+                    assert not values  # the response with the record had not arrived yet
         assert values == [b"1", b"2"]
 
 

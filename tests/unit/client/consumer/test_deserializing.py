@@ -1,5 +1,5 @@
-"""Deserializers of a consumer: no record is skipped, whatever fails or is cancelled. Hooks and counters are tested,
-too.
+"""A consumer skips no record when a deserializer fails or a poll is cancelled. The module also tests the consumer's
+hooks and counters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ T = TopicPartition("topic", 0)
 
 
 class Numbers(Deserializer[int]):
-    """Deserializes digits to a number. Values in `bad` raise; with a `gate` each value waits for the gate."""
+    """Deserializes digits to a number. Values in `bad` raise an exception; if `gate` is set, deserializing each value
+    waits for that event.
+    """
 
     def __init__(self) -> None:
         self.error: Exception | None = None

@@ -55,7 +55,9 @@ def test_any_portions_give_all_records_in_order(limit: int) -> None:
 
 @pytest.mark.parametrize("before", [0, 2, 5, 6])
 def test_columns_equal_the_records(before: int) -> None:
-    """The columns are equal even after a part of a batch was taken as records, and with hidden records."""
+    """The columns equal the records even if a part of the batch was already read as records, or the batch has hidden
+    records.
+    """
     end = EndTransactionMarker(ControlType.COMMIT, 0)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=5)
     data = batch(0, 5) + marker + batch(6, 4)
@@ -235,7 +237,9 @@ def test_a_batch_behind_the_last_one_is_corrupt() -> None:
 
 
 def test_the_epoch_of_a_position_is_that_of_the_batch_before_it_also_of_a_marker() -> None:
-    """If the epoch were that of the last record, the log would seem to end before the marker."""
+    """The position must have the marker's leader epoch: with the epoch of the last record, the log would seem to end
+    before the marker.
+    """
     marker = marker_batch(
         EndTransactionMarker(ControlType.COMMIT, 0),
         producer_id=1,

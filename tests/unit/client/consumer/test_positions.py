@@ -85,7 +85,7 @@ def test_the_partitions_worth_fetching_are_chosen() -> None:
     position.seek(0)
     assert assigned.fetchable(0.0, **PLENTY) == [position]
     fill(position, 2)
-    assert assigned.fetchable(0.0, **PLENTY) == [position]  # there is room for more records
+    assert assigned.fetchable(0.0, **PLENTY) == [position]  # the buffer has room for more records
     assert assigned.fetchable(0.0, buffer_bytes=50, total_bytes=10_000) == []
     assert assigned.fetchable(0.0, buffer_bytes=1000, total_bytes=50) == []
     for name, value in (("is_paused", True), ("not_before", 1.0)):
@@ -131,7 +131,7 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
 
 @pytest.mark.parametrize("take", ["records", "columns", "iteration"])
 def test_e53_errors_take_their_turn_like_records(take: str) -> None:
-    """Errors are reported in turn, however many records of another partition are buffered."""
+    """The errors of each partition are reported one by one, however many records of another partition are buffered."""
     assigned = positions()
     busy, wrong = (assigned.get(at) for at in (A, B))
     busy.seek(0)

@@ -31,7 +31,7 @@ def marked(rules: Faults, function: Callable[..., Any], dropped: Callable[[], An
 
 
 class Steps:
-    """Steps that record that they ran."""
+    """Functions to inject faults into; each records that it ran."""
 
     def __init__(self, rules: Faults) -> None:
         self.done: list[object] = []
@@ -95,7 +95,7 @@ def test_a_function_that_comes_later_looks_left_out_until_the_next_one() -> None
     steps = Steps(faults("one@1 = reorder"))
     buffer = bytearray(b"first")
     assert steps.function(memoryview(buffer)) == "dropped"
-    buffer[:] = b"again"  # a receive buffer is reused in the same way
+    buffer[:] = b"again"  # simulates a receive buffer that is reused
     assert steps.done == []
     assert steps.function(2) == 2
     assert steps.done == [2, b"first"]

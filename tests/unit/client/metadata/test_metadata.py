@@ -83,7 +83,7 @@ async def test_a_topic_that_was_not_found_is_not_asked_for_again(fake_broker: An
 
 async def test_a_refresh_that_is_over_is_not_handed_out(fake_broker: Any, metadata: Metadata) -> None:
     for _ in range(3):
-        # This caller is woken together with the task's other callbacks, in any order.
+        # The end of the metadata task wakes this caller and runs the task's other callbacks in any order.
         await asyncio.wait([metadata._start()])
         task = metadata._start()
         assert not task.done()
@@ -120,8 +120,8 @@ async def test_waiting_for_a_topic_backs_off(fake_broker: Any) -> None:
     metadata = Metadata(pool, config)
     waits = [metadata.topic("none", timeout_s) for timeout_s in (0.05, 0.1, 0.3)]
     assert {type(error) for error in await asyncio.gather(*waits, return_exceptions=True)} == {RequestTimedOut}
-    # Each of the three callers requests metadata at 0, 20, 60, 140 and 300 ms, or up to 20 % earlier; some requests are
-    # shared.
+    # Each of the three callers requests metadata at 0, 20, 60, 140 and 300 ms, or up to 20 % earlier; callers share
+    # some requests.
     assert len(asked(fake_broker)) <= 3 * 6
     await metadata.close()
     await pool.close()

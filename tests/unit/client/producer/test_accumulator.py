@@ -132,7 +132,7 @@ def test_a_request_holds_one_batch_of_a_partition_and_no_more_than_its_size() ->
     (batch,) = drain(records)
     assert batch.partition == 0
     (batch,) = drain(records)
-    assert batch.partition == 1  # it is this partition's turn now
+    assert batch.partition == 1  # this partition is the next to be sent
     assert len(first.batches) == len(second.batches) == 1
 
 

@@ -25,7 +25,7 @@ ONE_RECORD_A_BATCH = {"batch_size": 1, "linger_ms": 0}
 
 @pytest.fixture
 def checks(fake_broker: Any) -> FakeCoordinator:
-    """A fake broker that checks sequence numbers and follows `checks.script`."""
+    """A fake broker that checks sequence numbers and misbehaves as `checks.script` says."""
     return FakeCoordinator(fake_broker, is_v2=False)
 
 
@@ -73,7 +73,7 @@ async def test_s20_producer_id_and_metadata_are_requested_again(
 ) -> None:
     checks.script[InitProducerIdRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Step.DROPPED, Step.LOST]
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
-        await fake_broker.received(MetadataRequest, 2)  # these requests named no topic yet
+        await fake_broker.received(MetadataRequest, 2)  # the earlier Metadata requests named no topic
         (future,) = await send(producer, 0)
         assert (await future).offset == 0
     assert len(fake_broker.requests_of(InitProducerIdRequest)) == 4
@@ -116,7 +116,7 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
     for _ in range(2):
         async with Producer(fake_broker.address, linger_ms=0) as producer:
             await producer.send_and_wait("topic", b"the same")
-            await producer.send_and_wait("topic", b"the same")  # the broker takes this batch for a new record
+            await producer.send_and_wait("topic", b"the same")  # the broker mistakes the retried batch for a new one
     assert [(batch.producer_id, batch.base_sequence) for batch in log(fake_broker)] == [
         (1001, 0),
         (1001, 1),
@@ -230,7 +230,7 @@ async def test_s27_behind_the_last_epoch_comes_a_new_producer_id(
     fake_broker.handlers[InitProducerIdRequest] = give
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
         await producer.send_and_wait("topic", b"0")
-        checks.logs["topic", 0].states[7].batches.clear()  # the broker has lost what it knew of this producer
+        checks.logs["topic", 0].states[7].batches.clear()  # the broker has lost the state of this producer
         assert (await (await send(producer, 1))[0]).offset == 1
     assert [(batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in log(fake_broker)] == [
         (7, 32767, 0),
@@ -358,8 +358,8 @@ async def two_brokers(fake_broker: Any, checks: FakeCoordinator) -> AsyncIterato
 async def test_e15_an_answer_hanging_at_the_old_leader_duplicates_no_record(
     two_brokers: TwoBrokers, fast: dict[str, int]
 ) -> None:
-    # The record was replicated, but its response hangs at the former leader, and the leader moves. The new leader
-    # acknowledges the later batches, and remembers the last five.
+    # The record was replicated, but the former leader never sends its response, and another broker becomes leader. The
+    # new leader acknowledges the later batches, and recognises duplicates of the last five batches.
     first, second = two_brokers.brokers.values()
     async with Producer(second.address, **ONE_RECORD_A_BATCH, **fast) as producer:
         await producer.send_and_wait("topic", b"0")

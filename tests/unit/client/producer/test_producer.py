@@ -391,8 +391,8 @@ async def test_a_cancelled_send_has_handed_over_no_record(fake_broker: Any) -> N
 
 
 class SlowReader:
-    """A proxy in front of the fake broker that forwards bytes while `may_read` is set, and no faster than they are
-    read.
+    """A proxy in front of the fake broker that forwards bytes only while `may_read` is set, and only as fast as the
+    receiver reads.
     """
 
     def __init__(self, broker: Any) -> None:

@@ -1,4 +1,4 @@
-"""Columns become the same records as with `send`, with one future for all of them."""
+"""`send_columns` creates the same records as a `send` for each row, and returns one future for all rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledge
     second: int, first: int
 ) -> None:
     """The second batch may be acknowledged first, for example if the response to the first batch is lost and its leader
-    has moved. A broker that only knows that it already has a batch does not name the batch's offset (-1).
+    has moved. A broker that recognises a duplicate but does not know the batch's offset responds with offset -1.
     """
     future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     waiter = ColumnWaiter(future, 4)
@@ -86,7 +86,7 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
 async def test_columns_get_their_time_once_their_topic_is_known(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
-    """Waiting for the topic may take a minute, as for single records."""
+    """The call may wait a minute for the topic's metadata, just as `send` may."""
     time_ms = 1_000
     async with Producer(fake_broker.address) as producer:
         route_of = producer._route

@@ -1,4 +1,6 @@
-"""Self-encoding records have the same batches, futures, errors and traces as those of `send_columns`."""
+"""Records that encode themselves (`send_packed`) result in the same batches, futures, errors and traces as
+`send_columns`.
+"""
 
 from __future__ import annotations
 

@@ -94,8 +94,9 @@ def test_s14_no_more_batches_are_in_flight_than_a_broker_remembers() -> None:
 
 
 def test_e15_no_more_batches_follow_an_unanswered_one_than_a_broker_remembers() -> None:
-    # The leader has moved. The first attempt of a batch hangs on the old connection, while later batches go to the new
-    # leader and are acknowledged. The new leader recognises the retry as long as at most four batches came after it.
+    # The leader has moved. The first attempt of a batch gets no response on the connection to the old leader. Later
+    # batches go to the new leader and are acknowledged. The new leader recognises the retry as long as at most four
+    # batches came after it.
     of = sequences()
     hanging, *others = stamped(of, 1, 1, 1, 1, 1)
     for other in others:
@@ -164,7 +165,7 @@ def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:
     of.settle()
     assert numbers(second, third) == [3, 5]
     assert not of.may_drain(batch())
-    assert of.may_drain(second)  # the response to this batch decides
+    assert of.may_drain(second)  # the response to this batch decides about the next number
     of.refused(second)
     of.settle()
     assert of.needs_restart
@@ -180,8 +181,8 @@ def test_s26_a_gap_with_nothing_behind_it_closes() -> None:
 
 
 def test_s26_a_gap_that_the_broker_let_pass_stays_closed() -> None:
-    # A broker that does not know the producer accepts any number first, so it accepts the second batch after the first
-    # was refused.
+    # From an unknown producer, a broker accepts any sequence number, so the broker accepts the second batch after it
+    # refused the first.
     of = sequences()
     failed, second = stamped(of, 3, 2)
     of.given_up(failed)
@@ -238,8 +239,8 @@ def test_s27_an_unresolved_batch_is_missing_if_the_next_one_is_out_of_order() ->
 
 
 def test_s9_the_first_batch_of_a_session_goes_alone() -> None:
-    # A broker that does not know the producer accepts any sequence number, so it accepts the second batch after the
-    # first was refused.
+    # From an unknown producer, a broker accepts any sequence number, so the broker accepts the second batch after it
+    # refused the first.
     of = PartitionSequences()
     of.restart(FIRST)
     (first,) = stamped(of, 2)

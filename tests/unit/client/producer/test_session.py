@@ -65,7 +65,7 @@ class Wire:
         return batches
 
     def judge(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int = -1) -> Verdict:
-        """Refuse the batch, which is then retried or abandoned as the session decides."""
+        """Respond with an error to the batch; the session then decides whether the batch is retried or fails."""
         verdict = self.session.judge(self.queues[batch.partition].sequences, batch, code, log_start_offset)
         if verdict is Verdict.RETRY:
             self.records.requeue(batch, self.now)
@@ -76,7 +76,7 @@ class Wire:
         return verdict
 
     def lose(self, *batches: ProducerBatch) -> None:
-        """Break the connection while these batches are in flight."""
+        """Simulate that the connection breaks while these batches are in flight."""
         for batch in batches:
             batch.is_maybe_written = True
             self.records.requeue(batch, self.now)

@@ -1,4 +1,6 @@
-"""Requests of a transaction fail in any way and order: either all of its records are visible, or none (E1, E2, S38)."""
+"""Whichever requests of a transaction fail, and in whichever way, consumers see either all of the transaction's records
+or none (E1, E2, S38).
+"""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ async def test_s44_a_cancelled_caller_does_not_learn_the_end(coordinator: FakeCo
         task.add_done_callback(lambda _: ending.cancel())
         await asyncio.wait([ending])
         assert ending.cancelled()
-        await call()  # the transaction has ended, and one caller is told so
+        await call()  # the transaction has ended, and one of the callers gets the result
         with pytest.raises(InvalidTransactionState):
             await call()
     assert ends(coordinator) == [end == "commit"]

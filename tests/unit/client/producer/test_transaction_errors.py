@@ -21,7 +21,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import MAX_EPOCH, ProducerIdAndEpoch
 
-# Error codes that are neither fatal for the caller nor retried.
+# Error code -> its meaning, for the codes that are neither in FATAL nor in AGAIN.
 SPECIAL = {
     ErrorCode.NONE: Meaning.DONE,
     ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.CONCURRENT,
@@ -72,8 +72,8 @@ def test_s44_each_error_code_has_its_meaning(code: ErrorCode) -> None:
     assert (code in FATAL) <= (expected is Meaning.FATAL)
 
 
-# What an error of Produce means if it is not abortable, what ends the transaction if EndTxn does not, and after which
-# non-retriable codes another transaction may succeed.
+# WRITES: the meaning of each Produce error that is not abortable. ENDS: what ends the transaction if EndTxn does not.
+# REPEATED: the non-retriable codes after which another transaction may succeed.
 WRITES = {
     ErrorCode.NONE: Meaning.DONE,
     ErrorCode.PRODUCER_FENCED: Meaning.FENCED,
@@ -103,7 +103,8 @@ def test_s90_every_code_is_held_against_the_question(code: ErrorCode) -> None:
     assert rule.write is WRITES.get(code, Meaning.ABORTABLE)
     assert rule.end is ENDS.get(code, End.END_TXN)
     assert rule.is_repeated is (code.retriable or code in REPEATED)
-    # If this producer can end no transaction any more, no transaction is repeated, and no error is abortable.
+    # If a producer can no longer end any transaction, `transaction` must not repeat the block, and no error counts as
+    # abortable.
     if rule.end is End.NONE:
         assert {rule.answer, rule.write} <= {Meaning.FENCED, Meaning.FATAL}
         assert not rule.is_repeated
@@ -146,8 +147,8 @@ async def test_s90_a_producer_that_was_fenced_never_commits_again(
 ) -> None:
     """Another producer took the transactional id over, and the coordinator has since forgotten both producers.
 
-    The leader decides which error comes first; like Apache Kafka, the coordinator would give the transactional id to
-    the old producer again.
+    The producer first gets the partition leader's error. Afterwards the coordinator, like Apache Kafka's, would give
+    the transactional id to the old producer again.
     """
     async with started(coordinator) as zombie:
         await commit_one(zombie, b"before")

@@ -82,7 +82,7 @@ async def test_s41_a_fenced_producer_fails_when_offsets_are_added(
                 await producer.send_offsets(OFFSETS, GROUP)
             await fenced(producer)
         else:
-            # As with a write, the error may only mean that the transaction timed out.
+            # The error may merely mean that the transaction timed out, as is the case for writes.
             with pytest.raises((AbortableError, ProducerFenced)):
                 await producer.send_offsets(OFFSETS, GROUP)
 

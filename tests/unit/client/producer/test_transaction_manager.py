@@ -21,7 +21,7 @@ FENCED = ProducerFenced(ErrorCode.PRODUCER_FENCED, "fenced")
 
 
 def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2: bool = False) -> TransactionManager:
-    """Return a manager that reached `state` in the usual way."""
+    """Return a transaction manager that reached `state` through permitted calls."""
     made = TransactionManager("t", ProducerSession(is_transactional=True))
     steps: list[Callable[[], object]] = [
         made.begin_initialising,

@@ -138,8 +138,8 @@ def test_s38_an_end_request_is_made(commits: bool) -> None:
 
 
 def test_t6_a_producer_without_v2_uses_older_versions() -> None:
-    # The first version of each request that means transactions V2, or that clients must not use; the producer's limit
-    # is one version lower.
+    # Request -> the first version that means transactions V2 or that clients must not use. The producer uses at most
+    # the version before.
     first_of_v2: dict[Any, int] = {
         ProduceRequest: 12,
         AddPartitionsToTxnRequest: 4,

@@ -133,7 +133,7 @@ async def test_s44_an_empty_transaction_ends_without_its_coordinator(coordinator
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await coordinator.broker.stop()
-        await turns()  # lets the producer learn the change
+        await turns()  # this request lets the producer learn of the change
         await (producer.commit_transaction() if end == "commit" else producer.abort_transaction())
         await coordinator.broker.start()
         await commit_one(producer, b"v")
@@ -203,7 +203,7 @@ async def test_e1_under_v2_an_end_without_an_answer_is_harmless(coordinator_v2: 
 async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
     coordinator_v1: FakeCoordinator, kind: Any, step: Step
 ) -> None:
-    # A late copy of the request may arrive during the next transaction: it would commit old offsets with that
+    # A late copy of the request may arrive during the next transaction. The copy would commit old offsets with that
     # transaction, or begin a transaction that hangs.
     coordinator_v1.script[kind] = [step]
     async with started(coordinator_v1) as producer:
@@ -218,7 +218,7 @@ async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
             assert str(int(ErrorCode.PRODUCER_FENCED)) in str(answer)
         await commit_one(producer, b"3")
     assert coordinator_v1.broker.requests_of(InitProducerIdRequest)[1].producer_epoch == 0
-    # The epoch is requested once, and not again for the next transaction.
+    # The producer requests a new epoch once, and not again for the next transaction.
     assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2
     assert coordinator_v1.committed == {P0: [b"1", b"2", b"3"]}
 

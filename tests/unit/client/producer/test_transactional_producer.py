@@ -1,5 +1,5 @@
-"""Transactions of the producer against a small coordinator, by V1 and by V2 (KIP-890): the requests, discarded records,
-the effects of a failed send, and calls that the state does not permit (S36-S38, S45).
+"""A transactional producer against a fake coordinator, with transactions V1 and V2 (KIP-890). The tests check the
+requests, discarded records, the effects of a failed send, and calls that the state does not permit (S36-S38, S45).
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ async def test_s121_a_stored_outcome_of_an_earlier_transaction_aborts(coordinato
 
 
 async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinator_v1: FakeCoordinator) -> None:
-    """With transactions V1 the stored outcome of the previous transaction would commit the next one, which was never
-    prepared.
+    """With transactions V1, the application's stored decision about the previous transaction would commit the next
+    transaction, which was never prepared.
     """
     with pytest.raises(FatalError, match=r"transaction\.version") as refused:
         async with started(coordinator_v1, two_phase_commit=True) as producer:
@@ -225,8 +225,8 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_s121_a_former_keeper_learns_of_the_new_owner(coordinator_v2: FakeCoordinator, commits: bool) -> None:
-    """If the former keeper got no error, an abort would be reported as done although the transaction stays open without
-    a timeout.
+    """Another client has kept the transaction since. The former keeper must get an error, because otherwise its abort
+    would be reported as done although the transaction stays open without a timeout.
     """
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:

@@ -48,7 +48,9 @@ ANSWERS = {
 
 
 class Server:
-    """An HTTP server that responds with entries of ANSWERS, or as `reply` says; `asked` has the requests."""
+    """An HTTP server that responds with entries of ANSWERS, or with what `reply` returns; `asked` lists the received
+    requests.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []

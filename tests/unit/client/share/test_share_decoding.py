@@ -1,4 +1,6 @@
-"""Acquired records are decoded: the acquired ones of entire batches, gaps, and batches that cannot be decoded."""
+"""A share consumer decodes the acquired records of fetched batches; the tests include gaps, and batches that cannot be
+decoded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Self-encoding rows yield the same batches, byte for byte, as records that are appended one by one."""
+"""Rows that encode themselves yield the same batches, byte for byte, as records that are appended one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each row goes to the topic and partition that it names, or else to the partition of its key, or else to the sticky
-one; the order is kept.
+"""Each row goes to the partition that it names; without one, to the partition of its key; without a key, to the sticky
+partition. Rows keep their order.
 """
 
 from __future__ import annotations

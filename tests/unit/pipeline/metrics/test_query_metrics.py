@@ -115,8 +115,8 @@ def test_a_cluster_that_does_not_answer_costs_one_number_and_not_the_scrape() ->
 
 
 def test_a_cluster_that_answers_late_is_not_asked_for_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If each query waited for the cluster, the scrape would time out, and all metrics would be missing while the
-    cluster is down.
+    """A scrape must not wait for the cluster once per query, because it would then time out and return no metrics while
+    the cluster is down.
     """
     seconds = [0.0]
     asked = []

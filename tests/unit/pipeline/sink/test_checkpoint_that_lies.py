@@ -1,4 +1,6 @@
-"""A checkpoint was set back or lost its last entry: other rows under a decided batch's number are refused."""
+"""After a checkpoint was set back or lost its last entry, the sink refuses other rows under the number of a batch that
+was already decided.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Sink:
         self.attempts = 0
 
     def run(self, number: int) -> Batch:
-        """Return the batch as a driver does that has just started."""
+        """Return the batch as a driver that has just started would create it."""
         self.runs += 1
         return Batch(QUERY, f"{self.runs:08d}-run", number)
 
@@ -116,7 +118,7 @@ async def test_an_operator_lets_stand_what_was_decided(sink: Sink) -> None:
     await sink.play(run, {0: [12]})
     await sink.play(replace(run, number=2), {0: [20]})
     with pytest.raises(BatchDiffers):
-        await sink.play(sink.run(2), {0: [21]})  # the reset was only for batch 1
+        await sink.play(sink.run(2), {0: [21]})  # the permission to write other rows was only for batch 1
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
@@ -299,7 +301,9 @@ async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
 
 
 async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
-    """A cluster that removes all offsets of the state topic also removes the markers, which are such offsets."""
+    """If a cluster removes all committed offsets, the query's markers are lost, because they are committed offsets,
+    too.
+    """
     for number in (0, 1):
         await sink.task(sink.run(number), 0, [number], alone=True)
     sink.cluster.markers.clear()

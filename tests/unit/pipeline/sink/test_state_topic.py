@@ -1,5 +1,5 @@
-"""The search for a query's state whose committed offset has expired reads the entire topic, with a client that has the
-same settings as the other clients.
+"""If the committed offset of a query's state has expired, the search for the state reads the entire state topic. The
+search uses a client with the same settings as the query's other clients.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def writes() -> Writes:
 
 
 async def test_s123_transactions_of_an_unnamed_write_keep_their_timeout(writes: Writes) -> None:
-    """A later run could not abort these transactions if the driver died before the decision, because that run has
-    another name.
+    """If the driver died before the decision, a later run could not abort these transactions, because the later run has
+    another transactional id.
     """
     writes.cluster.has_two_phase_commit = True
     write = await writes.begin()
@@ -155,7 +155,9 @@ async def test_a_second_try_that_dies_is_followed_by_a_third(writes: Writes) -> 
 
 
 async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
-    """The first write is slow, and finishes while the second one checks whether the first one's driver is alive."""
+    """The first write is slow. The write finishes while the second write checks whether the driver of the first write
+    is alive.
+    """
     first, second = await writes.begin(), await writes.begin()
     pause = writes.cluster.pause
 
@@ -202,7 +204,7 @@ async def test_rows_that_differ_where_nothing_is_lost_are_another_write(writes: 
     second = await writes.begin()
     second.time_out([2])
     with pytest.raises(NotAllOpen):
-        await second.commit()  # the state lists only what is lost now
+        await second.commit()  # the state lists only the partitions that are lost now
     await (await writes.begin({0: [9], 1: [3], 2: [4]})).commit()
     assert writes.seen == [1, 2, 3, 4, 9]
 
@@ -244,7 +246,7 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
 
 @pytest.mark.parametrize("target", ["another/0", "id/7", None])
 async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
-    """The topic was re-created or purged to repeat the load, or the cluster cannot tell whether it was."""
+    """The topic was re-created or emptied to repeat the load, or the cluster cannot say whether this happened."""
     await (await writes.begin()).commit_and_die(1)
     await finish_unnamed(writes.cluster)
     writes.cluster.targets.clear()

@@ -29,7 +29,9 @@ def test_offsets_are_written_as_sparks_own_connector_does() -> None:
 
 
 def test_a_batch_that_begins_elsewhere_says_so_itself() -> None:
-    """The batch's own start offsets count, whatever start Spark passes when it requests the batch again."""
+    """A repeated batch begins at its own stored start offsets, whatever start offsets Spark passes when it requests the
+    batch again.
+    """
     end = end_with_start({A0: 9}, {A0: 4})
     assert end == {"a": {"0": 9}, FROM: {"a": {"0": 4}}}
     assert offsets_from(end) == {A0: 9}

@@ -15,7 +15,7 @@ from oncelog_pipeline.source.progress import Limits, Log, next_batch
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
 MOST_METADATA = 4096
-"""The default of Kafka's offset.metadata.max.bytes, in bytes."""
+"""The default value of Kafka's setting offset.metadata.max.bytes."""
 
 
 class Group:
@@ -51,7 +51,9 @@ def test_a_batch_that_begins_where_a_plan_began_ends_where_it_ended() -> None:
 
 @pytest.mark.parametrize(("a1", "a2"), [(11, 11), (10, 20), (100, 100)])
 def test_a_plan_begins_where_it_began_in_all_partitions(a1: int, a2: int) -> None:
-    """The start must be equal also for partitions that the plan does not move."""
+    """A plan applies only if its start offsets are equal for all partitions, including partitions from which the plan
+    reads nothing.
+    """
     plans = Plans().with_batch({A0: 5, A1: 10, A2: 10}, {A0: 9, A1: 10, A2: 10})
     latest = {A0: 200, A1: 200, A2: 200}
     assert plans.end_after({A0: 5, A1: 10, A2: 10}, latest) == {A0: 9, A1: 10, A2: 10}
@@ -65,7 +67,9 @@ def test_a_plan_does_not_depend_on_the_order_of_partitions() -> None:
 
 @pytest.mark.parametrize("moved", ["5-3", "5-5", "5-" + "9" * 5000, "\N{ARABIC-INDIC DIGIT FIVE}-9", "5-9-9", ""])
 def test_foreign_commits_are_no_plan(moved: str) -> None:
-    """Any client that may write to the group can commit offsets. A plan that moved back would read records twice."""
+    """Any client that may write to the group can commit offsets. A stored plan whose end is before its start would make
+    the query read records twice.
+    """
     group = Group()
     group.commit(Plans().with_batch({A0: 5}, {A0: 9}))
     kept, _, _ = group.metadata[A0].rpartition(":")
@@ -98,7 +102,7 @@ def test_a_plan_that_not_all_of_its_partitions_have_does_not_count() -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from([A0, A1, A2]), st.integers(1, 9), max_size=3), max_size=40))
 def test_the_last_plans_are_known_whoever_reads_them(batches: list[dict[TopicPartition, int]]) -> None:
-    """A newly started driver commits each batch; later a checkpoint is set back by up to KEPT batches."""
+    """A newly started driver commits each batch; later the checkpoint is set back by at most KEPT batches."""
     group, at, ends = Group(), {A0: 0, A1: 0, A2: 0}, [{A0: 0, A1: 0, A2: 0}]
     for moves in batches:
         end = {partition: offset + moves.get(partition, 0) for partition, offset in at.items()}

@@ -182,7 +182,7 @@ async def test_the_watch_waits_plainly_if_brokers_cannot_be_asked() -> None:
 
 @in_virtual_time
 async def test_the_watch_waits_plainly_without_partitions() -> None:
-    """The pattern of topics has matched no topic so far."""
+    """The query's topic pattern has not matched any topic so far."""
     _, watch, _ = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()

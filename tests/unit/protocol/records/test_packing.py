@@ -59,7 +59,7 @@ def test_packing_is_right_where_offset_deltas_grow_by_a_byte(before: int) -> Non
 
 
 def test_records_that_will_not_fit_are_not_examined() -> None:
-    """The batch has room for a few of many large values."""
+    """The batch has room for only a few of the many large values."""
     looks = []
 
     class Value(bytes):

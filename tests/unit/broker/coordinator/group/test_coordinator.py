@@ -84,7 +84,9 @@ async def test_offsets_of_a_deleted_topic_are_removed(groups: GroupCoordinator, 
 async def test_offsets_of_a_deleted_topic_are_removed_when_the_gate_opens(
     groups: GroupCoordinator, internal_topic: Any
 ) -> None:
-    """The topic was deleted while the session was in doubt. The cluster is then read again before the gate opens."""
+    """The topic was deleted while the broker did not know whether its metadata store session was still open. The broker
+    then reads the cluster metadata again before it serves clients again.
+    """
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)

@@ -42,8 +42,8 @@ class TestMemberIds:
 
     @pytest.mark.parametrize("version", [3, 4, 5])
     def test_an_id_that_no_message_has_room_for_is_not_given_out(self, driver, version):
-        """Neither a JoinGroup response nor a log record has room for a member with this id, so the group would be
-        blocked.
+        """An id of this length fits neither into a JoinGroup response nor into a log record, so a member with the id
+        would block the group.
         """
         (first,) = driver.stable()
         too_long = "c" * 32_766
@@ -382,7 +382,7 @@ class TestStaticMembers:
         driver.heartbeat(before["i2"].member_id, 2, "i2")
         driver.advance(9.0)
         driver.heartbeat(before["i2"].member_id, 2, "i2")
-        driver.advance(4.0)  # the rebalance timeout is 30 s, the longer one, of member i2
+        driver.advance(4.0)  # the longest rebalance timeout of a member counts, which is the 30 s of i2
         assert rejoined.is_there
         assert set(driver.group.static_members) == {"i1", "i2"}
 

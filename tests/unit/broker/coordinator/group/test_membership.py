@@ -55,8 +55,8 @@ class TestSync:
         assert second.code is ErrorCode.NONE
 
     def test_all_members_rejoin_if_the_assignment_cannot_be_logged(self, driver):
-        """As in Kafka: if the assignments are always too large to be logged, waiting members would otherwise wait until
-        the leader leaves.
+        """Assignments that are always too large to be logged would otherwise keep the members waiting until the group
+        leader leaves; Kafka behaves the same way.
         """
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]

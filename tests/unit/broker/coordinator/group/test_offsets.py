@@ -268,7 +268,9 @@ class TestDeletedTopics:
         assert [forget(driver, group_id, deleted_at).records for group_id in ("g", "h")] == [[], []]
 
     def test_many_offsets_of_one_group_are_removed_in_several_steps(self, driver):
-        """A single batch with all tombstones could exceed a segment, and then no offset would be removed."""
+        """A single batch with the tombstones of all offsets could be larger than a segment, and then no offset would be
+        removed.
+        """
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):

@@ -105,7 +105,7 @@ def test_s37_each_bad_offset_is_refused_by_itself(machine: GroupMachine) -> None
     [
         ({"generation_id": 4, "member_id": "m"}, None),
         ({"generation_id": 4, "member_id": "s", "group_instance_id": "i"}, None),
-        ({}, None),  # a request before v3 is fenced only by its transactional id
+        ({}, None),  # requests before v3 contain no member id, so only the transactional id can be fenced
         ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation_id": 5, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation_id": 4, "member_id": "gone"}, ErrorCode.UNKNOWN_MEMBER_ID),

@@ -93,7 +93,9 @@ async def test_records_that_newer_snapshots_have_replaced_are_deleted(shares: Sh
 
 
 async def test_records_stay_while_the_snapshot_that_replaces_them_is_not_committed(shares: Shares) -> None:
-    """A follower that has fetched the log start, but not the snapshot yet, may become the next leader."""
+    """A follower may become the next leader after it fetched the new log start, but before it fetched the snapshot
+    record.
+    """
     partition = shares.topic.led[0]
     before = partition.log.log_end_offset
     shares.topic.epoch += 1

@@ -133,7 +133,7 @@ def test_a_start_offset_is_never_lowered(states: States) -> None:
 
 
 def test_a_start_offset_is_lowered_for_records_that_were_never_delivered(states: States) -> None:
-    """The log has lost its end, and now gives these offsets to other records."""
+    """The end of the log was lost, and other records now have the offsets of the lost records."""
     states.write(StateBatch(30, 39, DONE, 1), start=20)
     states.write(StateBatch(10, 18, FREE, 0), start=10)
     states.write(StateBatch(10, 39, FREE, 1), start=10)

@@ -120,9 +120,10 @@ async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_n
 ) -> None:
     """The former coordinator has ended a transaction with the same producer id and epoch.
 
-    The producer's next transaction has the same epoch (before V2) and began at the new coordinator. Neither the former
-    coordinator nor the producer knows the new coordinator. If the former coordinator confirmed the end, the producer
-    would continue although the transaction is still open.
+    The producer's next transaction, which has the same producer epoch (before transactions V2), began at the new
+    coordinator. Neither the former coordinator nor the producer knows yet that the coordinator role has moved. If the
+    former coordinator responded that the transaction has ended, the producer would continue although its new
+    transaction is still open.
     """
     open_all(transactions, {})
     producer = ProducerIdAndEpoch(100, 0)

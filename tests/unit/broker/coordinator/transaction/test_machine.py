@@ -239,7 +239,7 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert new == ProducerIdAndEpoch(1000, 0)
     assert driver.metadata.next_producer_id == 1000
     assert driver.add(new, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
-    driver.reload()  # the log has the next producer id
+    driver.reload()  # the next producer id is already in the log
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, 32767)
@@ -275,8 +275,8 @@ def test_s35_an_abort_after_the_timeout_at_the_last_epoch_continues_as_another_p
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
 def test_s35_no_producer_owns_the_fencing_epoch(driver: TransactionDriver, state: TransactionState) -> None:
-    """After fencing at the last epoch, Kafka logs the fencing epoch for the transactional id, and even returns that
-    epoch to a producer.
+    """Kafka once logged the fencing epoch, which is the last possible one, as the transactional id's epoch, and even
+    returned that epoch to a producer.
     """
     claimed = exhausted(driver, state, FENCING_EPOCH)
     driver.put(driver.metadata._replace(client_transaction_version=V2))

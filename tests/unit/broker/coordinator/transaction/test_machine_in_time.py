@@ -164,5 +164,5 @@ def test_s44_a_retry_of_init_is_unknown_after_a_reload(driver: TransactionDriver
     first = driver.init()
     driver.init(first)
     driver.reload()
-    # Kafka fences the producer, too, because the log does not show that the request is a retry.
+    # The producer is fenced, as in Kafka, because the log does not show that the producer's request is a retry.
     assert driver.init(first) is ErrorCode.PRODUCER_FENCED

@@ -153,7 +153,9 @@ def test_a_leader_that_is_gone_counts_as_no_leader() -> None:
 
 
 def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None:
-    """A leader whose image is late may report that the partition is unknown. This broker's image may be late, too."""
+    """A partition leader whose cluster image is outdated may report that the partition is unknown. The cluster image of
+    this broker may be outdated, too.
+    """
     cluster = Cluster(1)
     cluster.decide(0, 7)
     (told,) = cluster.take(1)

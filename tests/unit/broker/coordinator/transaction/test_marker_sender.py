@@ -33,7 +33,9 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 
 
 class Leader:
-    """Writes markers like a broker. `codes` are its next responses for each partition; all other responses are NONE."""
+    """Writes markers like a broker. `codes` are the error codes of the next responses for each partition; all further
+    responses have the code NONE.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[int, list[Any]] = {}
@@ -145,7 +147,9 @@ async def test_s39_every_leader_writes_the_markers_of_its_partitions(cluster: Cl
 
 @pytest.mark.parametrize("partitions", [1, 120])
 async def test_s38_own_markers_are_written_in_the_next_turn_of_the_loop(cluster: Cluster, partitions: int) -> None:
-    """The markers are written before the loop reads bytes from sockets, unless the slice ends first."""
+    """The markers are written before the event loop reads from sockets again, unless the present slice of work ends
+    first.
+    """
     cluster.lead(*[ME] * partitions)
     ended = cluster.write(*range(partitions))
     assert not ended.done()

@@ -66,10 +66,10 @@ async def test_s39_a_marker_is_answered_when_it_is_replicated(served: Served, ap
 async def test_s39_a_repeated_marker_is_not_answered_before_the_first_is_replicated(
     served: Served, appender: MarkerAppender
 ) -> None:
-    """INVALID_PRODUCER_EPOCH tells the coordinator that the log needs no marker.
+    """The response INVALID_PRODUCER_EPOCH means for the coordinator that the partition needs no marker.
 
-    If only the leader had that state and then died, the transaction would hang although its coordinator has forgotten
-    it.
+    If only the leader's log had the newer producer epoch and the leader then died, the transaction would stay open
+    after its coordinator removed it.
     """
     appender.append(marker(), WHERE)
     again = appender.append(marker(), WHERE)

@@ -1,4 +1,5 @@
-"""Verification requests to coordinators on other brokers are batched, and get separate results. No verification is
+"""Verifications by a transaction coordinator on another broker are batched into one request, and each gets its own
+result. No verification is
 added to a request that is already sent.
 """
 
@@ -121,7 +122,9 @@ async def test_e3_no_request_joins_a_question_already_sent(asking: Asking) -> No
 
 
 async def test_a_transactional_id_is_in_a_request_once(asking: Asking) -> None:
-    """Results are matched by transactional id, so other epochs and registrations wait for the next request."""
+    """Results are matched by transactional id, so one request never has the same id twice: entries with another epoch,
+    and registrations, wait for the next request.
+    """
     answers = [asking.ask(P[0]), asking.ask(P[1], epoch=1), asking.ask(P[2], registers=True)]
     assert await asyncio.gather(*answers) == [NONE] * 3
     assert asking.shapes() == [[("txn", True, [0])], [("txn", True, [1])], [("txn", False, [2])]]

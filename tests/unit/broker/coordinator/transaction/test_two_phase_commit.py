@@ -1,4 +1,6 @@
-"""Transactions without a timeout, and open transactions that a new owner keeps: each transition (S120, KIP-939)."""
+"""Each state transition of transactions without a timeout, and of open transactions that a new producer keeps (S120,
+KIP-939).
+"""
 
 from __future__ import annotations
 
@@ -96,8 +98,8 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
 
 
 def test_s120_a_plain_owner_begins_no_transaction_without_timeout(driver: TransactionDriver) -> None:
-    """If a plain owner could begin a transaction without a timeout, the right to Write would suffice to block readers
-    for ever, although that must require the right TwoPhaseCommit.
+    """Only the right TwoPhaseCommit may permit a transaction that blocks readers for ever. The right Write must not
+    suffice for a transaction without a timeout.
     """
     old = driver.init_two_phase().producer
     driver.add(old, P0, version=V2)
@@ -171,7 +173,7 @@ def test_s120_each_owner_fences_its_predecessor(driver: TransactionDriver) -> No
 
 def test_s120_the_new_owner_can_only_end_the_kept_transaction(driver: TransactionDriver) -> None:
     """The partitions know only the producer id and epoch of the records, so no partition can be added with another
-    pair.
+    producer id and epoch.
     """
     _, owner = kept(driver)
     assert driver.add(owner, TopicPartition("other", 0), version=V2) is ErrorCode.INVALID_TXN_STATE
@@ -206,7 +208,9 @@ def test_s120_a_kept_transaction_is_ended_once_by_the_recorded_pair(
 
 
 def test_s120_a_late_end_does_not_end_the_owners_next_transaction(driver: TransactionDriver) -> None:
-    """Without a second epoch the owner would continue with the same pair that ended the kept transaction."""
+    """The owner gets a second producer epoch, because otherwise it would continue with the same id and epoch that ended
+    the kept transaction.
+    """
     _, owner = kept(driver)
     after = driver.end(owner, commits=True, version=V2)
     driver.complete()

@@ -40,7 +40,7 @@ class ProducerIds:
 
 @pytest.fixture
 async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:
-    """A coordinator in one term, in which `PRODUCER` has an open transaction that writes to `WHERE`."""
+    """A transaction coordinator at which `PRODUCER` has an open transaction that writes to the partition `WHERE`."""
     monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
     made = TransactionCoordinator(
         BrokerConfig.of({}),

@@ -153,7 +153,7 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
 
 
 def test_s56_tombstones_and_abort_markers_stay_while_a_replica_is_away(log):
-    """The absent replica may have the old records without their tombstones or abort markers."""
+    """The absent replica may have old records, but not the tombstones or abort markers that apply to these records."""
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
     put(log, (b"b", b"1"), producer=(7, 0, 1))
@@ -253,8 +253,8 @@ def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
 
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
-    """Transactions span segments that are compacted one by one. A later start has only the log files to rebuild the
-    index.
+    """Transactions span segments that are compacted one by one. After a restart, only the log files can be used to
+    rebuild the index of aborted transactions.
     """
     wanted = []
     for number in range(12):
@@ -281,8 +281,8 @@ def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
 @pytest.mark.parametrize("room", [3, 5, 7, 100])
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(log, tmp_path, lost, room):
-    """Aborted records remain behind the offset at which the offset map was full, so their index entries must remain,
-    too.
+    """The compaction keeps all records after the offset at which its offset map was full. Index entries of aborted
+    transactions must remain for these records.
     """
     put(log, (b"twice", b"old"))
     put(log, (b"twice", b"new"), (b"1", b"committed"), (b"2", b"committed"))
@@ -406,7 +406,7 @@ class RenamingDisk(RealDisk):
 
 
 def test_s87_no_step_renames_the_files_of_many_segments(tmp_path):
-    """Each rename waits for the file system, and the event loop waits with it."""
+    """Each rename waits for the file system, and blocks the event loop if called there."""
     disk = RenamingDisk()
     log = open_log(tmp_path, COMPACTED, disk=disk)
     for number in range(5 * MAX_SEGMENTS_PER_GROUP):

@@ -22,8 +22,8 @@ TWO_GROUPS = dataclasses.replace(COMPACTED, segment_bytes=1300)
 
 
 def make(directory, config, *, disk=None) -> PartitionLog:
-    """Create a log with an active segment and four closed segments of 8 batches; later records supersede the last
-    closed segment completely.
+    """Create a log with an active segment and four closed segments of 8 batches each. Later records supersede all
+    records of the last closed segment.
     """
     log = open_log(directory, config, disk=disk or StoppingDisk())
     for segment in range(4):
@@ -108,7 +108,7 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
 
 
 class FailsOnce(StoppingDisk):
-    """A disk that refuses one change and accepts all later changes."""
+    """A disk on which one change fails and all other changes succeed."""
 
     __slots__ = ()
 
@@ -143,8 +143,8 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
 
 
 def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp_path):
-    """The re-created topic's directory has the same name, so files that the old compaction writes too late must not
-    count, even after a kill.
+    """The re-created topic's directory has the same name. Files that the old topic's compaction still writes there must
+    be ignored, even after the process is killed.
     """
     for stop_at in range(25):
         here = tmp_path / f"at-{stop_at}"

@@ -39,7 +39,7 @@ RECORDS = 30
 
 
 class FaultyDisk(CrashingDisk):
-    """Raises one error instead of one change."""
+    """A disk on which one change raises this error."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
@@ -119,7 +119,7 @@ class Broker:
         return future
 
     def check(self) -> None:
-        """Check that the log has what it must have, exactly once, and takes more."""
+        """Check that the log has each expected record exactly once, and accepts further appends."""
         log = self.log
         assert contents(log)[: len(self.synced)] == self.synced
         log.producers.state.on_high_watermark(log.log_end_offset)

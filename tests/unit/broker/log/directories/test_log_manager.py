@@ -233,7 +233,7 @@ class TestManyAtOnce:
         assert disk.listed == []
 
     def test_an_interrupted_creation_of_logs_is_continued_by_the_next_process(self, start, tmp_path):
-        """All created logs are opened, and the logs without a topic id get one."""
+        """All created logs are opened, and each log without a topic id gets a topic id."""
         total = self.changes_of_all(start, tmp_path / "all")
         assert total > 60
         failed = set()
@@ -567,7 +567,7 @@ def test_a_directory_written_by_kafka_is_opened(start, tmp_path, caplog, clean):
 
 
 class TestMissing:
-    """Logs that the metadata lists although no data directory has them."""
+    """Tests logs that the metadata lists although no data directory has them."""
 
     @pytest.fixture
     def without_orders(self, start, tmp_path):
@@ -594,7 +594,7 @@ class TestMissing:
         assert "no logs of 2 partitions of this broker" in caplog.text
         assert "orders-1 new-0" in caplog.text
         manager.close()
-        # Every start reports the missing log until an operator decides.
+        # Every start reports the missing log until an operator decides what happens to the partition.
         assert not (without_orders / ".kafka_cleanshutdown").exists()
         manager = start()
         manager.note_missing([("orders", 0)])
@@ -605,7 +605,7 @@ class TestMissing:
         manager.note_missing([("orders", 1)], ["/elsewhere"])
         with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is missing"):
             make_log(manager, "orders", 1, TOPIC_ID, SMALL)
-        manager.begin_anew("orders", 1)  # another replica leads the partition and does not count on this replica
+        manager.begin_anew("orders", 1)  # another replica leads the partition, and this replica is not in the ISR
         assert make_log(manager, "orders", 1, TOPIC_ID, SMALL).log_end_offset == 0
         manager.close()
 

@@ -141,7 +141,7 @@ def test_the_next_process_syncs_logs_that_a_killed_one_made(start, tmp_path, mon
 
 
 def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
-    """The log goes offline without waiting for the first flush, which may come days later."""
+    """The log goes offline immediately, because the log's first flush, which would fail too, may be days away."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -189,9 +189,7 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """A client that deletes records is told that the records are permanently gone, and followers report the same to
-    their leader.
-    """
+    """The broker confirms to a client, and a follower to its leader, that deleted records are permanently gone."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -202,7 +200,8 @@ def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
 
 
 def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
-    """High watermarks are read first and written after new logs are synced. Meanwhile a topic may have been deleted and
+    """The broker collects the high watermarks, then syncs the new logs, and then writes the high watermarks. Meanwhile
+    a topic may have been deleted and
     re-created.
     """
     manager = start()

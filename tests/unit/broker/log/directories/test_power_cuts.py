@@ -99,7 +99,9 @@ def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(s
 
 
 def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_good(start):
-    """Followers report their log start to the leader, which then responds that the records are deleted."""
+    """Followers report their log start to the leader. The leader then confirms to the client that the records before
+    that offset are deleted.
+    """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -118,8 +120,8 @@ def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_go
 
 
 def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start):
-    """A follower of an out-of-sync leader truncates its log below the log start. A restart would empty a log that ends
-    before its log start.
+    """A follower of an out-of-sync leader truncates its log below the log start. If a log ended before its log start, a
+    restart would empty the log.
     """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
@@ -140,7 +142,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
     """One thread truncates the log after another thread has read its log start."""
 
     class CutsMeanwhile(RealDisk):
-        """A disk that lets another thread truncate the log before it writes the log starts."""
+        """A disk on which another thread truncates the log just before the log starts are written."""
 
         def replace_file(self, path, data, **options):
             if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
@@ -268,7 +270,7 @@ def test_a_segment_that_returns_below_the_first_one_counts_as_unsynced(tmp_path)
 
 
 def test_records_that_were_deleted_are_no_loss_below_the_recovery_point(tmp_path):
-    """Emptying the log was interrupted: the newest segments are deleted, while older ones reappeared."""
+    """A power cut interrupted the emptying of the log: the newest segments are deleted, but older ones reappeared."""
     directory = tmp_path / "orders-0"
     log = open_log(directory)
     fill(log, 30)
@@ -389,7 +391,7 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
 
 
 def test_records_given_up_by_a_follower_do_not_come_back():
-    """Meanwhile the leader gives the truncated offsets to other records."""
+    """After the truncation, the leader gives the truncated offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))
         log = open_log("/logs/orders-0", disk=disk)

@@ -1,4 +1,4 @@
-"""Producer snapshots and windows have Kafka's bytes, and damaged ones are handled."""
+"""Producer snapshot files and window files have Kafka's format, and damaged files are handled."""
 
 import os
 import struct

@@ -135,8 +135,8 @@ def test_s9_after_a_marker_of_the_same_epoch_sequences_continue(log):
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
 @pytest.mark.parametrize("count", [3, 2])
 def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_next(log, kind, count):
-    """The producer abandoned batches that it had sent, without knowing that they were written, and then uses their
-    sequence numbers again.
+    """The producer gave up batches, not knowing that the broker had written these batches, and then uses their sequence
+    numbers for other batches.
     """
     log.append(0, 3, transactional=True)
     log.mark(kind)
@@ -184,7 +184,7 @@ def test_s12_e15_a_duplicate_older_than_the_window_is_no_gap(log):
         with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             log.append(sequence, 2)
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        # The records are divided into other batches than the first time, but all are still in the log.
+        # A retry divides the same records into other batches than the first attempt, whose records are all in the log.
         log.append(1, 12)
     assert log.state.counters.old_duplicates == 4
     assert log.append(16) == 16
@@ -460,7 +460,7 @@ def test_e27_a_follower_accepts_every_batch_of_its_leader(log):
     assert log.state.get(PID).last_sequence == 500
     follow(12, 3, epoch=9)
     follow(13, 0, epoch=4, attributes=TRANSACTIONAL_BIT)
-    follow(14, 1, epoch=4)  # a leader would have refused this batch, because it is not transactional
+    follow(14, 1, epoch=4)  # a leader would have refused this non-transactional batch, but a follower accepts it
     assert log.state.get(PID) == (PID, 4, 1, 14, 0, 5, -1, 13)
     assert open_transactions(log.state) == [(13, PID)]
     marker = EndTransactionMarker(ControlType.ABORT, 2)

@@ -1,5 +1,4 @@
-"""The producer state of a log survives whatever the log survives: deleted segments, a kill, and damaged files (E16,
-S55).
+"""The producer state of a log survives deleted segments, a kill of the process, and damaged files (E16, S55).
 
 These tests simulate a kill: they abandon the log without closing it, and reopen it with the earlier checkpoints.
 """
@@ -299,7 +298,7 @@ class TestPowerCuts:
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
     def test_an_abandoned_flush_is_done_by_the_next_one(self):
-        """The flush is abandoned because its task is cancelled, or because another flush of the log finishes first."""
+        """A flush does not finish if its task is cancelled, or if another flush of the log finishes first."""
         disk = CrashingDisk(Random(1))
         log = open_log("/orders-0", disk=disk)
         produce(log, 1, 0, transactional=True)

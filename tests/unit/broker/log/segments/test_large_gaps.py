@@ -103,7 +103,9 @@ def test_an_end_that_is_lost_is_told_from_a_gap(directory):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("rolls", [False, True])
 def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(seed, rolls):
-    """The lost end would look like the gap, so an incomplete replica would count as complete."""
+    """Otherwise the lost end of the segment would look like a compaction gap, and an incomplete replica would count as
+    complete.
+    """
     disk, bases = CrashingDisk(Random(seed)), [0, 1, 2, 3, FAR]
     log = open_log("/orders-0", disk=disk)
     follow(log, *bases[:2])

@@ -127,7 +127,9 @@ def test_a_segment_cut_short_between_two_batches_is_reported(directory, bases, c
 
 
 def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, bases):
-    """Recovery verifies batches from the recovery point on; there the truncated segment would seem to end in a gap."""
+    """Recovery verifies batches from the recovery point on; from there on, the truncated segment would seem to end with
+    a compaction gap.
+    """
     path = directory / name(bases[1])
     batch = len(path.read_bytes()) // (bases[2] - bases[1])
     path.write_bytes(path.read_bytes()[: 3 * batch])

@@ -290,7 +290,8 @@ class TestHowMuchIsRead:
         disk = CountingDisk()
         log = open_log(directory, LONG, recovery_point=28, disk=disk)
         assert log.log_end_offset == 30
-        # Before the recovery point only batch headers are read, because one of the batches could be a producer's.
+        # Before the recovery point, only batch headers are read; they must be read because the producer state depends
+        # on them.
         assert disk.bytes_read < 30 * HEADER_WINDOW + 5 * 30_000 < log.size_bytes / 2
         log.close()
 
@@ -407,7 +408,7 @@ class TestLeftovers:
         (directory / "partition.metadata.tmp").write_bytes(b"x")
         (directory / "notes.txt").write_bytes(b"kept")
         (directory / "12.log").write_bytes(b"kept")
-        # A compaction of the first two segments was completed, and one of the last segment was not.
+        # The compaction of the first two segments was completed, and the compaction of the last segment was not.
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
         (directory / name(0, "txnindex")).write_bytes(format_aborted([EndedTransaction(1, 0, 1, 2)]))

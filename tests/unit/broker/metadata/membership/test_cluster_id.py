@@ -1,4 +1,6 @@
-"""Brokers that start simultaneously with a new store agree on one cluster id before any has founded the cluster."""
+"""Brokers that start simultaneously with a new metadata store agree on one cluster id before any broker creates the
+cluster.
+"""
 
 import asyncio
 

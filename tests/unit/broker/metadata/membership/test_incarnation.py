@@ -1,4 +1,4 @@
-"""A process leaves a trace for its successor in the same data directory."""
+"""A broker process leaves a file in its data directory from which the next process there identifies it."""
 
 import stat
 
@@ -84,7 +84,7 @@ def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(t
     for was_closed_cleanly in (False, True, False):
         process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)
         assert not process.is_log_tail_kept
-        # The trace keeps the key of the session that must still be ended.
+        # The file of the previous process keeps the key of the metadata store session that must still be closed.
         assert read_trace(RealDisk(), str(tmp_path)).key == KEY
     process.leave_trace()
     successor = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=False)

@@ -1,4 +1,6 @@
-"""When a broker may lead, tested without a network on a store that responds as the test says."""
+"""The conditions under which a broker may lead partitions, tested without a network on a metadata store whose responses
+the test chooses.
+"""
 
 import asyncio
 
@@ -100,7 +102,9 @@ async def test_the_lease_is_compared_when_it_is_asked_for(place):
 
 
 async def test_a_gate_that_is_shut_for_a_moment_is_waited_for(place):
-    """The broker is told to stop while the gate is closed, and it may lead the only in-sync copy."""
+    """The broker is stopped while it does not serve clients, although it may lead the only in-sync replica of a
+    partition.
+    """
     place.clock.advance_ms(9_000)
     waiting = asyncio.ensure_future(place.member.is_back(2.0))
     await asyncio.sleep(0)
@@ -153,8 +157,8 @@ async def test_a_failed_step_of_the_re_registration_is_retried(place, monkeypatc
 
 
 async def test_the_gate_stays_shut_until_the_broker_sees_its_new_registration(place, monkeypatch):
-    """The session may be interrupted several times, and leadership that is based on older partition states must have
-    ended.
+    """The metadata store session may be interrupted several times. Any leadership that is based on older partition
+    states must have ended by then.
     """
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     fails = asyncio.Event()

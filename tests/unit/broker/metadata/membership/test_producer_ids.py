@@ -57,7 +57,7 @@ async def test_s1_s2_brokers_that_race_get_different_blocks(embedded_store):
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
 async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_first):
-    """The node names this broker's id, but the write of an earlier process of the same broker would, too."""
+    """The node in the store contains this broker's id, but an earlier process of this broker may have written it."""
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     lost = 0 if is_first else 1000
@@ -137,7 +137,7 @@ async def test_s75_ids_continue_above_those_that_the_logs_know_where_the_store_i
     raised = await latest(embedded_store)
     assert raised.start == 4321 + UNKNOWN_IDS + 1
     assert await manager.generate() == raised.start
-    # The block is raised for all brokers.
+    # The next producer id block is raised for all brokers together.
     assert await ProducerIdManager(embedded_store, 3).generate() == raised.end + 1
     assert [line.message for line in caplog.records if "older than the logs" in line.message]
 

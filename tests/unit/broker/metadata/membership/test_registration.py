@@ -1,5 +1,5 @@
-"""Founding a cluster and registering a broker in it are one write, even when the broker takes over a foreign data
-directory.
+"""Creating a cluster and registering its first broker are one write, even if the broker takes over a data directory of
+another installation.
 """
 
 import asyncio
@@ -406,7 +406,7 @@ async def test_s79_one_of_two_brokers_that_register_one_address_at_once_stays(mo
 
 
 async def test_s74_a_running_process_accepts_no_other_store_and_no_earlier_state():
-    """The process does not register in the other store either, whichever brokers are registered there."""
+    """The process refuses to register in the other metadata store, too, whichever brokers are registered there."""
     mine = SharedTree()
     first = mine.connect()
     early = await register_broker(first, 1, REGISTRATION, process="p0")

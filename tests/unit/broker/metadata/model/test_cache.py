@@ -269,7 +269,7 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
 
 
 class Unreadable:
-    """Makes reads of this node fail with this error until `is_over`."""
+    """A store on which reads of this node fail with this error until `is_over` is set."""
 
     def __init__(self, cluster, monkeypatch, path, reason):
         self.is_over = False
@@ -440,7 +440,9 @@ async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_i
 
 
 async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
-    """Topics that are missing in the replacement would count as deleted, and their logs would be deleted."""
+    """The metadata store was replaced by another one. Topics that the other store lacks would otherwise count as
+    deleted, and the broker would delete their logs.
+    """
     is_wrong = False
 
     async def check():
@@ -452,7 +454,7 @@ async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
     assert "t" in (await settled(cache)).topics
     is_wrong = True
     for path in (paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")):
-        cache._on_change(paths.BROKERS)  # a session began on the replacement
+        cache._on_change(paths.BROKERS)  # a session began on the metadata store that replaces the first
         await settled(cache)
         await cluster.delete(path)
         assert "t" in (await settled(cache)).topics

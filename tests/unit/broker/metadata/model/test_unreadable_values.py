@@ -226,7 +226,7 @@ ALLOW = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 
 @pytest.mark.parametrize("pattern", [PatternType.LITERAL, PatternType.PREFIXED])
 def test_s76_acls_that_cannot_be_read_open_nothing(pattern: PatternType) -> None:
-    """The unreadable ACLs may include one that denies an access that another pattern allows."""
+    """The unreadable ACLs may deny an access that an ACL of another pattern allows."""
     allowing = ResourcePattern(ResourceType.TOPIC, "*", PatternType.LITERAL)
     unreadable = ResourcePattern(ResourceType.TOPIC, "secret", pattern)
     index = AclIndex().of({allowing: frozenset({ALLOW}), unreadable: frozenset()})

@@ -38,7 +38,7 @@ async def test_everything_is_there_after_a_reopen(path):
     before = await store.get_many(["/a", "/a/b"])
     await store.close()
     store = EmbeddedStore.open(path)
-    last = 3  # number of the last write, because the store keeps no mzxid of single nodes
+    last = 3  # the number of the store's last write, because the store keeps no mzxid for each node
     assert await store.get_many(["/a", "/a/b"]) == [(data, stat._replace(mzxid=last)) for data, stat in before]
     assert await store.children("/") == ["a"]
     await store.delete("/a/b")
@@ -240,8 +240,8 @@ async def test_a_failed_fsync_ends_the_session(path, monkeypatch):
 
 
 async def test_waiting_writes_are_not_done_after_a_failed_fsync(path, monkeypatch):
-    """Waiting writes may depend on data that is not stored, and would be reported as durable although the state of the
-    file is unknown.
+    """After a failed write, the state of the file is unknown. Writes that wait may depend on data that was not stored,
+    so they must not be reported as durable.
     """
     store = EmbeddedStore.open(path)
     await store.create("/before")

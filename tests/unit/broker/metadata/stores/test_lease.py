@@ -68,8 +68,9 @@ def test_an_old_answer_does_not_shorten_the_lease():
     lag=st.floats(0.0, T / 8),
 )
 def test_the_lease_ends_before_a_leader_that_hears_late_can_end_the_session(gaps, answered, lag):
-    """The follower forwards heartbeats up to `lag` later and may die with the newest one. So the leader surely knows
-    only heartbeats that reached the follower at least `lag` before its last response.
+    """The ZooKeeper follower forwards each heartbeat to its leader up to `lag` later, and may die before it forwards
+    the newest heartbeat. Only heartbeats that reached the follower at least `lag` before its last response are certain
+    to be known to the leader.
     """
     lease, now, sent = Lease(T), 0.0, []
     lease.seen_by_leader(0.0)

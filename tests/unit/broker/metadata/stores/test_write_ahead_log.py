@@ -51,7 +51,7 @@ def content(path: Path) -> dict[Path, bytes]:
 
 
 def refusal(path: Path) -> str:
-    """Return the reason why the store refuses to open, and check that no file has changed."""
+    """Check that the store refuses to open and that no file changes; return the reason for the refusal."""
     before = content(path)
     with pytest.raises(StoreFileError) as caught:
         EmbeddedStore.open(path)
@@ -73,7 +73,9 @@ async def test_s71_a_backup_beside_the_log_of_a_killed_process_is_refused(path: 
 async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside_a_later_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same process has since checkpointed its log into the store file and begun another log."""
+    """After the copy, the same process checkpointed its write-ahead log into the store file and began a new write-ahead
+    log.
+    """
     monkeypatch.setattr(write_ahead_log, "MAX_LOG_SIZE", 50_000)
     store = EmbeddedStore.open(path)
     await store.create("/a")

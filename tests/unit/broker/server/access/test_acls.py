@@ -206,7 +206,7 @@ async def test_each_acl_is_reported_once() -> None:
 
 
 async def test_a_filter_with_a_pattern_is_matched_against_the_store() -> None:
-    """The image may lag, but no ACL of that pattern may be missed."""
+    """The cluster image may lag behind the store, but the request must still find every ACL of its pattern."""
     acls = Acls()
     acls.shown = {}
     one = filters(resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL)

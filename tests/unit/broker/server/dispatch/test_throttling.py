@@ -308,7 +308,9 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
 
 
 class Line:
-    """New connections of one client: each connection sends one request, waits as long as it must, and closes."""
+    """A client that opens a new connection for each request; the broker delays the request, and the client then closes
+    the connection.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -330,7 +332,9 @@ class Line:
 
 
 async def test_s95_a_connection_for_each_request_keeps_the_rate() -> None:
-    """A client that reconnected for each request once reached 42 MB/s with a quota of 100 kB/s."""
+    """With an earlier defect, a client that reconnected for each request reached 42 MB/s although its quota was 100
+    kB/s.
+    """
     broker = Broker(producer_byte_rate=100_000)
     line, began = Line(broker), broker.clock.monotonic()
     for _ in range(200):
@@ -386,7 +390,7 @@ async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_mo
 
 
 async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
-    """A thousand connections that each used the quota once together owe a hundred quota windows."""
+    """A thousand connections, each of which used the quota once, together used up the quota of a hundred windows."""
     broker = Broker(producer_byte_rate=1000)
     many = [broker.client() for _ in range(1000)]
     for connection in many:
@@ -650,7 +654,9 @@ async def test_requests_sent_before_a_disconnect_are_handled_after_the_delay() -
 
 
 async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
-    """Memory may become free before or after the throttle time ends, and neither event removes the other's hold."""
+    """A connection that waits for memory and for its throttle time reads again only after both waits have ended, in any
+    order.
+    """
     for line_moves_first in (True, False):
         wire = Wire()
         wire.connections.budget.claim()
@@ -669,8 +675,8 @@ async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_bot
 
 
 async def test_a_throttled_connection_releases_memory_that_others_need() -> None:
-    """Other connections use the memory that a throttled connection had for a large request; the request is read again
-    afterwards.
+    """While a connection is throttled, other connections use the memory that was reserved for its large request;
+    afterwards the broker continues to read that request.
     """
     wire = Wire(queued_max_request_bytes=400_000)
     large = frame(b"a" * 100_000)

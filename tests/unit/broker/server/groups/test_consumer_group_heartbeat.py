@@ -47,7 +47,7 @@ async def test_a_member_joins_and_gets_its_partitions() -> None:
 
 
 async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
-    """The brokers of `image_with` announce no feature levels."""
+    """The brokers in the image that `image_with` returns announce no feature levels."""
     assert feature_levels.level_in_force(image_with()) < feature_levels.CONSUMER_GROUPS
     driver = ConsumerDriver()
     assert (await beat(driver, is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -1,4 +1,4 @@
-"""Creations of internal topics: one at a time for each topic, and errors that are told for a while."""
+"""Internal topics are created by one request per topic at a time, and a failed creation is reported for a while."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE, TWO, THREE = (WantedTopic(name, 1, -1, {}) for name in ("one", "two", "thre
 
 
 class Scene:
-    """`answer` says how the creation of a topic ends, which waits for it."""
+    """Each creation of a topic waits until the method `answer` sets the result of the creation."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

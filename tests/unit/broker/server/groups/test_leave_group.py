@@ -1,5 +1,5 @@
-"""LeaveGroup has one member before v3, whose error is that of the response; from v3 on it has many members, each with
-its own error.
+"""LeaveGroup before v3 has one member, and the response has one error. From v3 on, a request has many members, and each
+has its own error.
 """
 
 from __future__ import annotations

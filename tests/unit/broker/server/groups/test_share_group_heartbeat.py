@@ -1,4 +1,6 @@
-"""ShareGroupHeartbeat: who may join, with which topics and in which clusters, and the topic that is created first."""
+"""ShareGroupHeartbeat: which clients may join, with which topics, in which clusters; and the internal topic that must
+be created first.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ async def test_a_member_joins_stays_and_leaves() -> None:
 
 
 async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
-    """The brokers of `image_with` announce no feature levels."""
+    """The brokers in the image that `image_with` returns announce no feature levels."""
     driver = ShareDriver()
     assert (await beat(driver, is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert driver.machine.ids() == []

@@ -1,4 +1,6 @@
-"""StreamsGroupDescribe: groups with topology and members, what is hidden, and groups of other protocols."""
+"""StreamsGroupDescribe: groups with topology and members, topics that are hidden from the client, and groups of other
+protocols.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""StreamsGroupHeartbeat: who may join, with which topics, in which clusters, and the internal topics that are made."""
+"""StreamsGroupHeartbeat: which clients may join, with which topics, in which clusters; and the internal topics that the
+broker creates.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ MISSING = StatusCode.MISSING_INTERNAL_TOPICS
 
 
 class Scene:
-    """A coordinator without initial rebalance delay, and the creations that it asks for."""
+    """A group coordinator without initial rebalance delay, and the topic creations that the coordinator requests."""
 
     def __init__(self) -> None:
         self.driver = StreamsDriver(GroupConfig(streams=StreamsGroupSettings(initial_rebalance_delay_ms=0)))
@@ -86,7 +88,7 @@ async def test_a_member_joins_stays_and_leaves(scene: Scene) -> None:
 
 
 async def test_streams_groups_are_disabled_in_a_cluster_with_an_older_broker(scene: Scene) -> None:
-    """The brokers of `image_with` say nothing of their levels."""
+    """The brokers in the image that `image_with` returns announce no feature levels."""
     assert (await scene.beat(is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert scene.driver.machine.ids() == []
 

@@ -1,4 +1,6 @@
-"""Several batches of a producer are in flight when a broker becomes leader, and none may overtake an earlier one."""
+"""Several batches of a producer are in flight when a broker becomes leader, and the broker must not accept a batch
+before an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ def test_no_refused_batch_of_an_illegal_topic_name_is_remembered() -> None:
 
 
 def test_settled_refusals_are_forgotten_while_others_continue() -> None:
-    """Each batch is checked as long as any refusal is remembered, so settled refusals must be removed."""
+    """While the broker remembers any refused batch, it checks each batch; refusals that no longer matter must therefore
+    be removed.
+    """
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))

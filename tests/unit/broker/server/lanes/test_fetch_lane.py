@@ -1,4 +1,6 @@
-"""Which Fetch requests take the fast lane, and which of those are finally handled in the usual path."""
+"""Which Fetch requests take the fast code path (the fetch lane), and which of these the general Fetch handler must
+complete.
+"""
 
 from __future__ import annotations
 

@@ -315,13 +315,15 @@ async def test_acks_all_that_waits_for_a_new_replica_has_a_time_limit(tmp_path: 
 
 
 async def test_a_group_of_requests_that_wait_for_a_sync_has_limits(tmp_path: Path) -> None:
-    """A request that joined much later would have the time limit of the first."""
+    """A request that joined a group of waiting requests much later would get the time limit of the group's first
+    request.
+    """
     served = Served(tmp_path, flush_messages=1)
     (partition,) = served.partitions
     partition.lead(0, (1,))
     client = Client(served)
     for _ in range(2):
-        client.send(plain(acks=1))  # the lane learns
+        client.send(plain(acks=1))  # the first request takes the general path and prepares the lane
     learning = len(partition.purgatory.unsynced)
     for _ in range(MAX_TOGETHER + 1):
         client.send(plain(acks=1))

@@ -174,7 +174,7 @@ def goes(wire: Wire, breaks: bool) -> None:
 
 @pytest.mark.parametrize("breaks", [False, True])
 async def test_a_request_being_decoded_is_handled_although_its_client_disconnected(breaks: bool) -> None:
-    """The client has sent only this request; it makes no difference whether the request is long or is the first of its
+    """The client has sent only this request; the result is the same for a long request and for the first request of its
     API.
     """
     wire = Wire()
@@ -351,7 +351,7 @@ async def test_a_connection_that_is_held_back_stops_reading_when_its_buffer_is_f
     flood = frame(b"M" * 8) + frame(b"a" * 100) * 10_000
     taken = wire.receive(flood)
     assert wire.transport.paused
-    assert taken <= INITIAL_BUFFER_BYTES + 12  # the room of the handled frame is free again
+    assert taken <= INITIAL_BUFFER_BYTES + 12  # the buffer space of the handled frame is free again
     wire.finish()
     assert not wire.transport.paused
     wire.receive(flood[taken:])

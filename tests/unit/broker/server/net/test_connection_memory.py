@@ -141,8 +141,8 @@ async def test_lengths_claimed_by_silent_clients_reserve_no_memory() -> None:
 
 
 async def test_frames_that_exceed_the_memory_together_are_finished_one_by_one() -> None:
-    """All frames have begun, no frame is complete, and no memory is left. Without an exception for one connection, the
-    frames would wait for each other for ever.
+    """All frames have begun, no frame is complete, and no memory is left. One connection may exceed the limit, because
+    otherwise the connections would wait for each other's memory for ever.
     """
     wire = Wire(queued_max_request_bytes=300_000)
     data = frame(b"a" * 200_000)

@@ -22,7 +22,9 @@ from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:
-    """Each large request may take some milliseconds of its turn. Small requests do not wait for another turn."""
+    """Each large request may take some milliseconds of its turn. Small requests are handled in the same turn of the
+    loop.
+    """
     wire = Wire()
     large, small = frame(b"A" * (LARGE_REQUEST_BYTES + 1)), frame(b"A" * 8)
     handle = wire.dispatcher.handle
@@ -113,7 +115,7 @@ async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_thei
 
 
 async def test_large_answers_of_several_connections_leave_side_by_side() -> None:
-    """A fast reader does not keep the other clients from receiving bytes."""
+    """Other clients receive their bytes even while one client reads a large response very fast."""
     wire = Wire()
     mapped, content = mapped_answer(8 * PORTION_BYTES)
     ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]

@@ -1,4 +1,4 @@
-"""The limits on connections: in total, per address, and because of the descriptors that logs need."""
+"""The limits on the number of connections: in total, per address, and from the descriptors that logs leave over."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The memory budget: shares of connections, one connection at a time that may exceed its share, and the progress that
-holders of memory must make.
+"""The memory budget: shares of connections, the one connection that may exceed its share, and the progress that a
+connection with memory must make.
 """
 
 from __future__ import annotations

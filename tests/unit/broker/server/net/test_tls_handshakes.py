@@ -1,4 +1,4 @@
-"""Which client does the next step of its TLS handshake."""
+"""The order in which the broker continues the TLS handshakes of several clients."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_an_address_with_many_handshakes_gives_up_places_to_others(monkeyp
     others = [Stranger(line, "other") for _ in range(5)]
     for stranger in others:
         line.on_input(stranger)
-        line.on_input(Stranger(line, "flood"))  # a newer handshake, for which the earlier ones do not wait
+        line.on_input(Stranger(line, "flood"))  # a newer handshake, which does not delay the earlier handshakes
     await turns(10)
     assert [stranger.steps for stranger in others] == [0, 0, 0, 1, 1], "the newest, until both have as many places"
     assert sum(bool(stranger.closed) for stranger in flood) == 2

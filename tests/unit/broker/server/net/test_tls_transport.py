@@ -117,7 +117,7 @@ class SecuredWire:
 
 
 async def test_bytes_after_the_end_of_a_tls_stream_are_dropped(tmp_path: Path) -> None:
-    """No memory budget counts these bytes, and no code would ever read them."""
+    """No memory budget counts the remaining bytes, and no code would ever read these bytes."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.send(frame(b"M" * 8) + frame(b"A" * 8))
@@ -168,7 +168,9 @@ async def test_tls_records_of_openssl_itself_are_sent_at_once(tmp_path: Path) ->
 
 
 async def test_little_stays_in_openssl_when_a_connection_stops_reading(tmp_path: Path) -> None:
-    """The request waits. No memory budget counts the bytes after it that do not fit into the connection's buffer."""
+    """The request waits. Further bytes of the client that do not fit into the connection's buffer are counted by no
+    memory budget.
+    """
     wire = SecuredWire(tmp_path)
     await wire.shake()
     requests = [frame(b"A" + bytes([number % 256]) * (number % 300 + 8)) for number in range(2000)]

@@ -1,4 +1,6 @@
-"""acks=all with an in-sync replica that the test plays: which requests wait, which proceed, and what ends a wait."""
+"""Produce with acks=all; the test simulates the in-sync follower: which requests wait, which do not, and what ends the
+wait.
+"""
 
 from __future__ import annotations
 
@@ -246,7 +248,7 @@ async def turns_until_answered(client: Client) -> int:
 
 async def test_a_produce_waiting_for_a_replica_is_answered_in_the_second_loop_turn(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
-    for offset in range(3):  # the first request creates the route
+    for offset in range(3):  # the first request imports the handler
         client.send(plain())
         await some_turns()
         client.wire.bytes = b""

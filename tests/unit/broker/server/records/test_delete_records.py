@@ -25,14 +25,14 @@ class FullDisk:
 
 
 class LeftOut:
-    """Replaces the logs; the checkpoint leaves out the log, because the log is not on disk."""
+    """Replaces the broker's logs; writing the checkpoint omits the log, as if the log were not on disk."""
 
     def checkpoint_log_start_offsets(self) -> None:
         pass
 
 
 class OnDisk(LeftOut):
-    """Replaces the logs; all logs are on disk."""
+    """Replaces the broker's logs; all of these logs count as being on disk."""
 
 
 class OneLeader:

@@ -158,7 +158,7 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
     second = fetch(1, last_epoch=LEADER_EPOCH + 1, leader_epoch=LEADER_EPOCH + 1, wait_ms=500)
     second.session_id, second.session_epoch = session.session_id, 1
     follower.send(second, api=ApiKey.FETCH, version=17)
-    served.deadlines.set.clear()  # the request's deadline must not be what wakes it
+    served.deadlines.set.clear()  # the request must be woken by something other than its deadline
     partition.on_follower_fetch(3, 1)
     assert partition.high_watermark == 1
     assert len(follower.answers()) == 1
@@ -197,7 +197,9 @@ async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
 
 
 async def test_time_does_not_run_backwards_after_an_election(served: Served) -> None:
-    """The previous leader may have served records that the new leader does not know to be replicated (KIP-207)."""
+    """Consumers may have read records from the previous leader of which the new leader does not know that they are
+    replicated (KIP-207).
+    """
     (partition,) = served.partitions
     Client(served).send(plain())
     partition.lead(LEADER_EPOCH + 1, BOTH, BOTH)

@@ -1,4 +1,4 @@
-"""Reads by clients other than Kafka's newest one: old Fetch versions, and producers described by a follower."""
+"""Requests of old clients and tools: old Fetch versions, and DescribeProducers sent to a follower."""
 
 from __future__ import annotations
 

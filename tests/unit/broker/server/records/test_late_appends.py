@@ -1,5 +1,5 @@
-"""Batches that are appended late, because their records are walked first, keep the order of the request, and are not
-appended for disconnected clients.
+"""Batches whose records must be examined first are appended later. They keep the order of their request, and are not
+appended if the client has disconnected.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def packed(*values: bytes) -> bytes:
-    """Return a batch that a worker thread decompresses before its records are walked."""
+    """Return a batch that a worker thread must decompress before the leader examines the records."""
     large = [value + bytes(UNPACKED_IN_PLACE) for value in values]
     return bytes(make_batch(*large, compression=Compression.ZSTD))
 
 
 def plain(*values: bytes) -> bytes:
-    """Return a batch whose records are walked immediately."""
+    """Return a batch whose records the leader examines immediately."""
     return bytes(make_batch(*values))
 
 

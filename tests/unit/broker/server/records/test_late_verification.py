@@ -1,5 +1,5 @@
-"""Transactional appends whose coordinator responds late, never, or twice: a marker that arrives meanwhile makes the
-leader refuse the record.
+"""Transactional appends whose coordinator responds late, never, or twice: if a marker arrives during the verification,
+the leader refuses the record.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coo
 async def test_a_fenced_producer_undoes_nothing_of_its_successor(
     served: Served, coordinator: Coordinator, version: int
 ) -> None:
-    """The fenced producer sends a batch with its old epoch while the verification of its successor is pending; only the
-    successor has a transaction.
+    """A fenced producer sends a batch with its old epoch while a batch of the newer producer is being verified. Only
+    the newer producer has a transaction.
     """
     elder, younger, partition = Client(served), Client(served), served.partitions[0]
     younger.send(produce(batch(epoch=1), transactional_id="txn"), version=version)
@@ -215,7 +215,9 @@ async def test_a_leader_that_resigns_meanwhile_appends_nothing(served: Served, c
 async def test_a_verified_batch_is_not_appended_behind_a_shut_gate(
     served: Served, coordinator: Coordinator, acks: int
 ) -> None:
-    """The session may have been lost, so that another broker may lead whose log will lack the record."""
+    """This broker's metadata store session may have been lost. Another broker may then lead, and its log will lack the
+    record.
+    """
     client, log = Client(served), served.partitions[0].log
     client.send(write(0, acks=acks), version=V1)
     served.may_lead = False

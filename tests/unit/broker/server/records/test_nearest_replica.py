@@ -111,7 +111,7 @@ async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served:
     rack = {"own rack": "here", "unknown rack": "nowhere", "no rack": ""}.get(case, "there")
     answer = await ask(served, fetch(1, rack, wait_ms=0), 10 if case == "v10" else 17)
     assert (answer.preferred_read_replica, answer.error_code) == (-1, 0)
-    assert offsets(answer) == ([] if case == "behind" else [1])  # no record is replicated in this case
+    assert offsets(answer) == ([] if case == "behind" else [1])  # in the case "behind" no record is replicated yet
 
 
 async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
@@ -155,7 +155,7 @@ async def test_a_follower_gives_what_it_knows_to_be_replicated(served: Served) -
 
 @pytest.mark.parametrize("offset", [2, 3])
 async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, offset: int) -> None:
-    """The leader may have served more records than this follower knows to be replicated."""
+    """Consumers may have read records from the leader that are above the high watermark which this follower knows."""
     partition = follow(served)
     client = Client(served)
     client.send(fetch(offset, last_epoch=LEADER_EPOCH), api=ApiKey.FETCH, version=17)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs begins the moves that it may, and has an error for each of the others."""
+"""AlterReplicaLogDirs begins the permitted moves, and returns an error for each other move."""
 
 from __future__ import annotations
 

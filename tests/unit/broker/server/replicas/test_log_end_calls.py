@@ -40,7 +40,7 @@ class Logs:
 
 
 class Peers:
-    """Another broker, which is called by its handler and with the bytes of the newest version."""
+    """Another broker: each request is encoded in the newest version and passed to that broker's handler."""
 
     def __init__(self, *, is_trusted: bool = True, knows_the_field: bool = True) -> None:
         self.requests = 0

@@ -84,8 +84,8 @@ async def test_every_broker_lists_reassignments_and_elects_leaders(brokers: Brok
 
 
 async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(brokers: Brokers) -> None:
-    """The client may create only one of two topics. The other topic never reaches the controller, which would not
-    refuse it.
+    """The client may create only one of two topics. The broker must not forward the other topic, because the controller
+    would create it.
     """
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine"), (rules.CREATED_CONFIGS, "mine")))
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine", "theirs"))
@@ -154,8 +154,8 @@ async def test_the_clients_timeout_goes_with_its_request(brokers: Brokers) -> No
 
 
 async def test_quotas_are_those_of_the_broker_that_was_asked(brokers: Brokers) -> None:
-    """The partitions count at the broker that received the request, unless the controller refuses them; at the
-    controller no partition counts.
+    """The broker that received the request charges the client's quota for the created partitions, unless the controller
+    refuses them; the controller charges no quota.
     """
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))

@@ -91,7 +91,7 @@ async def test_a_refused_consumer_learns_the_leader_and_its_address(served, vers
 
 @pytest.mark.parametrize("version", [CLIENT_MAX[ApiKey.FETCH], 15])
 async def test_a_consumer_learns_the_leader_even_without_its_address(served, version):
-    """The oncelog consumer finds the address in its metadata."""
+    """The oncelog consumer finds the new leader's address in the metadata that it already has."""
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], [])
 
 

@@ -301,8 +301,8 @@ async def test_a_request_whose_client_is_gone_leaves_no_waiting_fetch(world: Sha
 
 
 async def test_a_fetch_whose_session_was_opened_again_acquires_nothing(world: ShareWorld) -> None:
-    """The first fetch's response goes to a connection that the member has closed, so its records would stay acquired
-    until their locks expire.
+    """The member has closed the connection of its first fetch. Records acquired for that fetch would stay locked until
+    their locks expire.
     """
     left = world.member().start(wait_ms=60_000)
     await turns()

@@ -15,7 +15,9 @@ TOPIC = Topic("t", b"i" * 16, {0: PartitionState((2,), (2,), 2, 0, 0)})
 
 
 class Scene:
-    """Broker 1 of a cluster of two; `asked` lists the requests that reached a controller, and by which way."""
+    """Broker 1 of a cluster of two brokers; `asked` lists the requests that reached a controller, and whether they were
+    sent or called directly.
+    """
 
     def __init__(self, controller, answer=ErrorCode.NONE, settings=None):
         self.asked = []

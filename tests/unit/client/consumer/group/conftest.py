@@ -1,4 +1,4 @@
-"""The coordinator of a group with one member, in place of the transaction coordinator."""
+"""The fixture `coordinator` is a group coordinator here, and not the transaction coordinator as elsewhere."""
 
 from __future__ import annotations
 

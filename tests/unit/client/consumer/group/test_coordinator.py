@@ -257,7 +257,8 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """The generation may end then, for example if a callback takes longer than the session timeout.
+    """The generation may end during a rebalance callback, for example if the callback takes longer than the session
+    timeout.
 
     The listener is notified of the loss before the member rejoins, and the member gets its new assignment.
     """

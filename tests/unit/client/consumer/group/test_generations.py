@@ -76,7 +76,9 @@ async def test_s88_a_commit_that_waited_over_a_rebalance_is_not_stored_where_oth
 async def test_s88_a_returned_partition_has_a_new_position(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The partition was revoked, and another member may have read further before the partition returned."""
+    """The partition was revoked, and another member may have read further before the partition was assigned to this
+    member again.
+    """
     listener = Listener()
     options = {"enable_auto_commit": False, "partition_assignment_strategy": ["cooperative-sticky"]}
     async with consumer_of(fake_broker, fast, **options) as consumer:

@@ -95,8 +95,8 @@ async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
 async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identity(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
-    """A transaction may end later than its consumer, and without the member's identity its offsets would not be
-    checked.
+    """A transaction may end after its consumer has left. Its offsets must still contain the member's identity, because
+    otherwise the coordinator would not check them.
     """
     listener = Listener()
     consumer = consumer_of(fake_broker, fast)
@@ -116,7 +116,7 @@ async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identit
 async def test_a_leave_cancelled_during_a_join_has_taken_effect(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """If the leave had no effect, the other members would wait until the member's session ends."""
+    """If the LeaveGroup request had no effect, the other members would wait until the leaving member's session ends."""
     listener = Listener()
     async with consumer_of(fake_broker, fast) as consumer:
         consumer.subscribe(["topic"], listener=listener)
@@ -210,8 +210,8 @@ async def test_leaving_ends_a_join_begun_by_a_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
     class HoldingBoth(Listener):
-        """A listener with two revocation callbacks: the test first lets the one from the poll continue, and then the
-        one from leaving.
+        """A listener with two revocation callbacks in progress: the test first lets the callback of the poll continue,
+        and then the callback of leaving the group.
         """
 
         def __init__(self) -> None:

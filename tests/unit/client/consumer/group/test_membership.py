@@ -26,7 +26,7 @@ STABLE, FENCED, LEFT = MemberState.STABLE, MemberState.FENCED, MemberState.LEFT
 
 
 def member_in(state: MemberState) -> Membership:
-    """Return a member that has reached `state` in the usual way, with an earlier generation if possible."""
+    """Return a member that has reached `state` through its normal requests, with an earlier generation if possible."""
     member = Membership()
     if state is LEFT:
         return member
@@ -95,7 +95,7 @@ REACTING = [
     (PREPARING, JOIN, ErrorCode.FENCED_INSTANCE_ID, FENCED, True, False),
     (PREPARING, COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, PREPARING, True, False),
     (PREPARING, HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS, PREPARING, True, False),
-    # The response to JoinGroup is still on its way, and these responses have overtaken it.
+    # The response to JoinGroup has not arrived yet, but these later responses have.
     (PREPARING, COMMIT, ErrorCode.ILLEGAL_GENERATION, PREPARING, True, False),
     (PREPARING, HEARTBEAT, ErrorCode.ILLEGAL_GENERATION, PREPARING, True, False),
     (PREPARING, COMMIT, ErrorCode.UNKNOWN_MEMBER_ID, PREPARING, True, False),

@@ -71,7 +71,9 @@ def test_uniform_moves_as_little_as_possible_for_a_new_member() -> None:
 
 
 def test_a_balanced_assignment_does_not_move() -> None:
-    """The assignment stays although the members with one more partition are not the first ones (KAFKA-18688)."""
+    """The assignment stays unchanged although the members that have one partition more than others are not the first
+    members (KAFKA-18688).
+    """
     had: dict[str, Target] = {"a": {T: frozenset({0})}, "b": {T: frozenset({1, 2})}, "c": {T: frozenset({3, 4})}}
     members = [(member, {T}, {T: set(target[T])}) for member, target in had.items()]
     assert assign("uniform", spec({T: 5}, *members)) == had

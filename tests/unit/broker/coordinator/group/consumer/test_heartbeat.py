@@ -1,4 +1,4 @@
-"""Members of a consumer group join, revoke partitions, are fenced and leave, by one heartbeat after the other."""
+"""Members of a consumer group join, revoke partitions, are fenced and leave; the tests send each heartbeat."""
 
 from __future__ import annotations
 

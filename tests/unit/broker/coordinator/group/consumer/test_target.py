@@ -104,7 +104,9 @@ def test_s85_a_result_that_cannot_be_logged_is_asked_for_again(driver: ConsumerD
 
 
 def test_a_partly_logged_assignment_is_computed_again_as_a_whole(driver: ConsumerDriver) -> None:
-    """The epoch is logged last, so a broker that dies earlier leaves targets of two assignments, which may overlap."""
+    """The assignment epoch is logged after the members' target assignments. If the broker dies before, the log mixes
+    targets of two assignments, which may overlap.
+    """
     driver.set_topics(topic("t", 6))
     members = [driver.joined() for _ in range(2)]
     driver.settle(*members)

@@ -202,7 +202,9 @@ def test_q11_a_topic_that_is_made_again_begins_anew(driver: ShareDriver) -> None
 def test_a_topic_whose_state_was_not_forgotten_before_it_was_made_again_causes_no_more_assignments(
     driver: ShareDriver,
 ) -> None:
-    """The coordinator died before it removed the deleted topic's state, so the topic name is known with both ids."""
+    """The coordinator died before it removed the deleted topic's state, so the group still has the topic name with the
+    old and the new topic id.
+    """
     client = driver.share_joined()
     driver.set_topics(topic("t", 4, incarnation=1))
     driver.settle_shares(client)

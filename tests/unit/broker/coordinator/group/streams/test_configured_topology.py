@@ -1,4 +1,4 @@
-"""Topologies with the topics that exist: numbers of tasks and partitions, missing topics, and what is wrong."""
+"""A streams topology is combined with the existing topics: numbers of tasks, missing topics, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which epochs members of streams groups may name when they commit offsets and fetch them."""
+"""The member epochs with which members of streams groups may commit and fetch offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def driver() -> StreamsDriver:
 
 @pytest.fixture
 def pair(driver: StreamsDriver) -> tuple[Client1071, Client1071]:
-    """Two members, of which the first had all four tasks in epoch 2, and both have two in epoch 3."""
+    """Return two members: the first had all four tasks in epoch 2, and each has two tasks in epoch 3."""
     first = driver.streams_joined()
     second = driver.streams_client()
     second.join()
@@ -28,7 +28,7 @@ def pair(driver: StreamsDriver) -> tuple[Client1071, Client1071]:
 
 
 def number_of(client: Client1071) -> int:
-    """The partition of one of its tasks."""
+    """The input partition of one of the member's tasks."""
     return min(number for _, number in client.active)
 
 

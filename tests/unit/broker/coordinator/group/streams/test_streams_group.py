@@ -1,4 +1,4 @@
-"""The state of a streams group: who may have which task, and records in any order."""
+"""The state of a streams group: which member may own which task, and the replay of records in any order."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def test_a_member_may_keep_what_it_was_to_give_up() -> None:
 
 
 def test_records_of_members_may_come_in_any_order() -> None:
-    """Compaction removes older records: a newer owner may be read before the record with which the older one gave the
-    task up."""
+    """Compaction removes older records, so replay may read a task's new owner before the record with which the previous
+    owner gave up the task.
+    """
     had = member("a", "p", CurrentTasks({"0": {1: 2}}, {"0": frozenset({2})}))
     left = member("a", "p", NOTHING)
     has = member("b", "q", CurrentTasks({"0": {1: 3}}, {"0": frozenset({2})}))

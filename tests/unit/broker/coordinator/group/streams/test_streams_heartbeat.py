@@ -1,4 +1,6 @@
-"""Streams groups: members join, get tasks, give them up, and go; topics, statuses, endpoints, epochs and limits."""
+"""Streams groups: members join, get tasks, give tasks up, and leave; also topics, statuses, endpoints, epochs and
+limits.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_without_delay_the_first_answer_has_tasks() -> None:
 
 
 def test_a_group_that_empties_and_fills_again_within_the_delay(driver: StreamsDriver) -> None:
-    """KAFKA-19926: the delay goes on; when it is over, whoever is there is assigned."""
+    """The initial rebalance delay continues; when it ends, the members present at that time get tasks (KAFKA-19926)."""
     first = driver.streams_client()
     first.join()
     first.leave()
@@ -308,7 +310,9 @@ def test_assignments_keep_their_interval(driver: StreamsDriver) -> None:
 
 
 def test_two_members_of_a_process_never_have_the_same_task_in_two_roles() -> None:
-    """They share a state directory: a standby task of a process must be given up before its active one begins."""
+    """The tasks of one process share a state directory, so a process must give up its standby task before the active
+    task starts there.
+    """
     driver = StreamsDriver(GroupConfig(streams=StreamsGroupSettings(num_standby_replicas=1)))
     first = driver.streams_joined(topology=STATEFUL, process_id="p")
     other = driver.streams_joined(topology=STATEFUL, process_id="q")

@@ -1,4 +1,4 @@
-"""Topologies: what a request may say, and what is refused before any topic is looked at."""
+"""Streams topologies: what a request may contain, and what is refused before any topic is looked up."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_topology_is_the_same_after_the_log() -> None:
 
 
 def test_the_order_within_copartition_groups_means_nothing() -> None:
-    """Kafka Streams makes them of hash sets."""
+    """Kafka Streams creates these lists from hash sets, so their order is arbitrary."""
     one, other = (
         topology(subtopology("0", "t", "u", "v", copartition=groups))
         for groups in ([((0, 1), ()), ((2,), ())], [((2,), ()), ((1, 0), ())])

@@ -1,8 +1,8 @@
-"""Processes of the tests of the supervised store: `worker DESCRIPTOR PATH`, or `supervisor DESCRIPTOR FILE SECONDS`.
+"""Programs that tests of the supervised store start: `worker DESCRIPTOR PATH`, or `supervisor DESCRIPTOR FILE SECONDS`.
 
 A worker registers in the store at the other end of the socket DESCRIPTOR by creating the ephemeral node PATH, in each
-of its sessions. A supervisor serves the store in FILE at DESCRIPTOR, with sessions of SECONDS. Both run until they are
-killed, or the other end is closed.
+of its sessions. A supervisor serves the store in FILE over the socket DESCRIPTOR, with a session timeout of SECONDS.
+Worker and supervisor run until they are killed, or until the other end of the socket is closed.
 """
 
 from __future__ import annotations

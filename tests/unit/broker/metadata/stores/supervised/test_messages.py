@@ -1,4 +1,4 @@
-"""The messages between workers and their supervisor: what is encoded is parsed to the same, in pieces of any size."""
+"""Messages between workers and their supervisor are parsed to the values that were encoded, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_frames_are_cut_out_of_pieces_of_any_size(size: int) -> None:
 
 
 class Recording(asyncio.Transport):
-    """Keeps what is written to it."""
+    """A transport that keeps the bytes that are written to it."""
 
     def __init__(self) -> None:
         super().__init__()

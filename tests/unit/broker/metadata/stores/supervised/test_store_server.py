@@ -1,6 +1,7 @@
 """The store that a supervisor serves to workers: the ends of sessions, leases, and processes that are killed or paused.
 
-`../test_store_contract.py` has what it shares with the other stores."""
+`../test_store_contract.py` tests the behaviour that all stores have in common.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def process(role: str, end: socket.socket, *arguments: str) -> Iterator[subproce
 
 
 async def has_czxid_above(store: MetadataStore, path: str, czxid: int) -> int:
-    """Wait until the node exists and was created after `czxid`; returns its czxid."""
+    """Wait until the node exists and was created after the transaction `czxid`; return the node's czxid."""
     changed = asyncio.Event()
     unwatch = store.watch(path, lambda _: changed.set())
     async with asyncio.timeout(SECONDS):
@@ -119,7 +120,7 @@ async def test_a_paused_supervisor_leaves_sessions_in_doubt_and_ends_none(tmp_pa
         async with asyncio.timeout(SECONDS):
             assert await states.get() is SessionState.IN_DOUBT
         assert store.lease_until <= SystemClock().uptime()
-        await asyncio.sleep(2)  # longer than the session may be silent, in the eyes of the paused supervisor
+        await asyncio.sleep(2)  # longer than the session timeout by the supervisor's clock
         supervisor.send_signal(signal.SIGCONT)
         async with asyncio.timeout(SECONDS):
             assert await states.get() is SessionState.CONNECTED
@@ -176,7 +177,7 @@ async def test_a_write_of_an_ended_session_is_not_done_in_the_next_one(server: S
     assert store.session_key is not None
     connection = server.session(store.session_key)
     assert connection is not None
-    connection.expire()  # the worker does not know yet
+    connection.expire()  # the worker does not know this yet
     with pytest.raises(SessionExpired):
         await store.create("/late")
     await other.sync()
@@ -243,7 +244,7 @@ async def test_a_longer_frame_than_any_request_closes_the_connection(server: Sto
 
 
 async def test_a_change_is_told_before_an_answer_that_shows_it(server: StoreServer) -> None:
-    """Otherwise a worker could take an old event for a newer change than the one that it has read."""
+    """A worker could otherwise mistake the event of an old change for a change after its last read."""
     received = asyncio.Queue[list[object]]()
     frames = Frames(received.put_nowait, lambda: None)
     connection = await server.connect()
@@ -260,7 +261,7 @@ async def test_a_change_is_told_before_an_answer_that_shows_it(server: StoreServ
 async def test_an_opening_that_is_cut_short_leaves_no_connection(server: StoreServer) -> None:
     connection = await server.connect()
     opening = asyncio.ensure_future(SupervisedStore.open(connection, SystemClock()))
-    for _ in range(3):  # the connection is made, and the session has not begun
+    for _ in range(3):  # the connection is open, but the session has not begun
         await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):

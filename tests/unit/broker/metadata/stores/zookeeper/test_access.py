@@ -1,4 +1,6 @@
-"""ZooKeeper over TLS with an identity: which clients are admitted, what other identities may do, and log messages."""
+"""ZooKeeper over TLS with an identity: which clients are admitted, what clients with other identities may do, and the
+log messages.
+"""
 
 import asyncio
 import contextlib

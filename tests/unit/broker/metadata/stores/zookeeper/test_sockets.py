@@ -1,4 +1,6 @@
-"""Received bytes are read immediately; no byte is missed, awaited again, or returned twice."""
+"""Received bytes are read immediately; the reader gets each byte exactly once, and never waits for bytes that have
+already arrived.
+"""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper
 
 
 async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zookeeper, zookeeper_proxy):
-    """Only a read after the session's own write cannot return an older tree of a lagging server."""
+    """A lagging server may return an older tree. Only a read after the session's own write cannot be that old."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
     store = await open_zookeeper(zookeeper_proxy)

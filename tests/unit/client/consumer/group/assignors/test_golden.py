@@ -127,8 +127,8 @@ def test_ownership_before_subscription_v2_is_dated_by_user_data() -> None:
         owned = (TopicPartition("a", 0),)
         return Member(name, Subscription(("a",), owned=owned, user_data=cooperative.user_data(owned, generation)))
 
-    # The disputed partition is withheld either way; the member that gets the other partition shows which member does
-    # not own it.
+    # The partition that both members claim is assigned to neither member now. The member that gets the other partition
+    # is the one that does not own the disputed partition.
     outcome = assigned("cooperative-sticky", topics(a=2), dated("c0", 3), dated("c1", 7))
     assert outcome == {"c0": ["a-1"], "c1": []}
 
