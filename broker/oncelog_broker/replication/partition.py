@@ -533,7 +533,9 @@ class Partition(Replica):
             self._request_sync(self)
 
     def on_sync_failed(self) -> None:
-        """Fail all waiting appends, because the log is offline and it is unknown which of its records are on the disk."""
+        """Fail all waiting appends, because the log is offline and it is unknown which of its records are on
+        the disk.
+        """
         self.purgatory.on_disk_failed()
 
     # --- the high watermark of the leader

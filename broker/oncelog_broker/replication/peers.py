@@ -236,6 +236,8 @@ class BrokerPeers:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the error of the attempt as retrieved, to avoid a warning of asyncio if all waiting callers were cancelled."""
+    """Mark the error of the attempt as retrieved, to avoid a warning of asyncio if all waiting callers were
+    cancelled.
+    """
     if not task.cancelled():
         task.exception()

@@ -362,7 +362,9 @@ class Compaction:
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """Return the header of `batch` without records if the state of its producer depends on that header, else None."""
+        """Return the header of `batch` without records if the state of its producer depends on that header,
+        else None.
+        """
         if not self._producers.is_last(batch):
             return None
         return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))

@@ -75,7 +75,9 @@ _FUTURE_DIRECTORY = re.compile(r"(?P<name>[a-zA-Z0-9._-]+-[0-9]+)\.[0-9a-f]{32}-
 
 
 class CopyOutdated(Exception):
-    """The copy cannot be continued, because records of the original log were truncated or its segments were replaced."""
+    """The copy cannot be continued, because records of the original log were truncated or its segments were
+    replaced.
+    """
 
 
 class MoveFailed(KafkaError):
