@@ -122,7 +122,7 @@ def test_a_newcomers_grep_finds_the_module() -> None:
 def test_the_broker_says_first_where_terms_are_implemented() -> None:
     """`grep -r WORD broker/` finds the docstring of the package first, and the docstring names the module."""
     docstring = ast.get_docstring(ast.parse((ROOT / BROKER / "__init__.py").read_text())) or ""
-    text = docstring.split("Where Kafka's terms are implemented:")[1]
+    text = docstring.split("The modules that implement Kafka's terms:")[1]
     entries = re.findall(r"^- ([^`]+): ((?:`[\w.]+`,?\s*)+)", text, re.MULTILINE)
     terms = {term.lower() for names, _ in entries for term in re.split(r", | \(|\)", names) if term}
     places = [ROOT / BROKER / name.replace(".", "/") for _, where in entries for name in modules_in(where)]
