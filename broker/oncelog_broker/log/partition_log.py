@@ -382,7 +382,8 @@ class PartitionLog:
         """Check each record of a producer's batch. If `walks_records` is True, the caller must run this check before
         `append_as_leader`.
 
-        The check may correct the maximum timestamp in the header. The steps raise KafkaError, including RecordsRefused.
+        The check may correct the maximum timestamp in the header. Running the returned steps raises KafkaError, for
+        example RecordsRefused.
         """
         return records_check(records, self._append_limits, self._clock.now_ms())
 

@@ -604,7 +604,9 @@ class Consumer(ConsumerView, Generic[K, V]):
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
     def _check_wanted(self) -> None:
-        """Raises ValueError if no poll could return a record, and ClientClosed."""
+        """Raises ClientClosed if the consumer is closed or not started, and ValueError if nothing is subscribed or
+        assigned.
+        """
         self._check_open()
         is_subscribed = self._group is not None and self._group.is_subscribed
         if not is_subscribed and not len(self._positions):

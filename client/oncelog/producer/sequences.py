@@ -79,8 +79,9 @@ class PartitionSequences:
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
-        """Return whether the first batch of the partition's queue may be sent. A stamped batch must be the first in
-        flight. A new batch needs a sequence number that is certainly free (S24, S25), and at most as many batches may
+        """Return whether the first batch of the partition's queue may be sent. A batch that already has a sequence
+        number (it was sent before) may be sent only as the first unacknowledged batch of its partition. A new batch
+        needs a sequence number that is certainly free (S24, S25), and at most as many batches may
         be unacknowledged as the broker remembers (S14).
 
         If the response to a batch is late while later batches are acknowledged (the leader has moved, and its

@@ -373,7 +373,8 @@ async def _keep_open(
     cluster: Cluster[Any], batch: Batch, written: Sequence[TaskTransaction]
 ) -> Sequence[TaskTransaction]:
     """Remove the timeout from the transactions, so that they remain open however long the driver is down. Returns the
-    transactions in the form in which the decision names them. Raises NotAllOpen.
+    transactions as the record of the decision to commit must name them: without a timeout where the cluster has removed
+    the timeout. Raises NotAllOpen.
     """
     transactions = [each.written.transaction for each in written]
     are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)

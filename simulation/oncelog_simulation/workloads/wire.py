@@ -62,7 +62,8 @@ class Answered(NamedTuple):
     offset: int = -1
     """Offset of the record; -1 for an error."""
     attempts: int = 1
-    """Number of attempts: a request that was refused in its second attempt may have been accepted in its first attempt.
+    """Number of attempts. It tells whether a refusal is certain: a request that was refused in its second attempt may
+    have been accepted in its first attempt.
     """
 
 

@@ -88,8 +88,9 @@ class Finding(NamedTuple):
 
 
 class Chains:
-    """Joins the batches of one range of offsets. While the range is being read, the caller uses `taken` to remove
-    finished chains, so that few chains are in memory.
+    """Joins the batches of one range of offsets. A chain is a run of consecutive batches of one producer. While the
+    range is being read, the caller uses `taken` to remove chains to which no batch can be added any more, so that few
+    chains are in memory.
     """
 
     def __init__(self) -> None:

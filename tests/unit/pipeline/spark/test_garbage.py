@@ -44,7 +44,9 @@ def test_freezing_is_repeated_only_after_another_import(monkeypatch: pytest.Monk
 
 
 def test_planning_a_write_freezes_imported_objects() -> None:
-    """Planning and tasks both freeze imported objects. This test uses planning, because planning needs no broker."""
+    """Planning and tasks both exclude imported objects from garbage collection (`gc.freeze`). This test uses planning,
+    because planning needs no broker.
+    """
     source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     source.streamWriter(StructType([StructField("value", BinaryType())]), overwrite=False)
     assert gc.get_freeze_count()

@@ -1,4 +1,5 @@
-"""The store that a supervisor serves to workers: the ends of sessions, leases, and processes that are killed or paused.
+"""The store that a supervisor serves to workers: when sessions end, how long leases last, and what happens if a process
+is killed or paused.
 
 `../test_store_contract.py` tests the behaviour that all stores have in common.
 """
