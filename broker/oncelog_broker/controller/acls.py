@@ -25,7 +25,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
-"""A function of the old entries that returns the new entries. The function must be pure, because a change that is
+"""A function that gets the old ACL entries of a pattern and returns the new entries. The function must be pure, because
+a change that is
 retried calls the function again."""
 MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
 """Maximum bytes of a node of ACLs; some thousand entries fit. When one entry of a pattern changes, every broker reads

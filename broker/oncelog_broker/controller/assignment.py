@@ -81,7 +81,8 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
-    """The leader and the first `count - 1` candidates. Candidates in used racks are skipped while any rack is
+    """The replicas of a partition: the leader and the first `count - 1` candidates. Candidates in used racks are
+    skipped while any rack is
     unused."""
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}

@@ -81,7 +81,7 @@ class Elector:
         """Object that creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
-        """The present term of this broker as controller. Raises KafkaError NOT_CONTROLLER."""
+        """The object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
         if self._term is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return self._term

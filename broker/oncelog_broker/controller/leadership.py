@@ -93,8 +93,8 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
     """The controller epoch that the node contains. If the node cannot be parsed, the node's version is used as an upper
-    bound of the epoch, because each claim raises the version and the epoch by one. Writes are fenced by the version
-    alone.
+    bound of the epoch, because each claim raises the version and the epoch by one. An epoch that is too high does no
+    harm, because only the node's version fences writes.
     """
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)

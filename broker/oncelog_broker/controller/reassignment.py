@@ -15,7 +15,8 @@ new leader epoch, because no log changes; clients do not notice the change. A st
 sync is
 refused.
 
-A removed replica deletes its log. If the removed replica was in sync, a replica of the reassignment's target must first
+The broker of a removed replica deletes the log of the partition. If the removed replica was in sync, a replica of the
+reassignment's target must first
 have all records. The last step of a reassignment waits until a replica of the target has reported that its log is open
 (`confirms`). A report from before the last write of the state does not count. Without this report, all brokers of the
 target might

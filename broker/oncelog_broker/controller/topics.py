@@ -284,7 +284,7 @@ class TopicController:
                 piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
                 await self._commit(term, piece, partial(self._lacks, piece[-1].path))
         except StoreUnavailable:
-            term.distrust()  # the deletion continues when the store is reachable again
+            term.distrust()  # the controller continues the deletion when the store is reachable again
             raise
 
     async def _marks(self) -> list[str]:
@@ -398,7 +398,7 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
     """The operations that create the nodes of as many of these partitions, from the first on, as fit into a write that
-    already has `taken` bytes. The reconciler creates the remaining nodes afterwards.
+    already has `taken` bytes. The reconciler creates the nodes that do not fit afterwards.
     """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}

@@ -81,7 +81,8 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """The replicas of a partition. Empty if the partition does not exist. Also empty if the partition's state
+        """The replicas of a partition. The result is empty if the partition does not exist. Also empty if the
+        partition's state
         cannot be parsed, so that the controller does not change the partition.
         """
         assignment = self.assignment(key)

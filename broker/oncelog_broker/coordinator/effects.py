@@ -35,7 +35,8 @@ TimerKey = Hashable
 
 
 class Interruption(Exception):
-    """Raised by a step (one call of a state machine) that has changed nothing. The caller must retry the step. The
+    """Raised by a step (one call of a state machine) that has changed nothing. The caller must run the step again
+    later. The
     runtime does not treat this exception as a failure of the step."""
 
 

@@ -43,8 +43,8 @@ class _Ended(NamedTuple):
 
 
 class _Chunk:
-    """The records and markers of a chunk (one read) of the log, in order. An entry of None replaces a superseded
-    record.
+    """The records and markers of a chunk (one read) of the log, in order. An entry is None if a later record with the
+    same key makes the record unnecessary.
     """
 
     __slots__ = ("_latest", "_passes_over", "entries")

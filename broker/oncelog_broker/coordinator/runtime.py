@@ -260,7 +260,8 @@ class CoordinatorRuntime(Generic[M]):
         return shard
 
     def _may_lead(self) -> bool:
-        """Whether no other broker can be the coordinator now. While the result is False, requests are refused and
+        """Whether this broker is certainly the only coordinator of its partitions at present. While the result is
+        False, requests are refused and
         timers wait. A change that was made during this time could be lost, because another coordinator may exist.
         """
         return self._replicas.may_lead is None or self._replicas.may_lead()

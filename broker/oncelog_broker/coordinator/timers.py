@@ -1,5 +1,5 @@
-"""A queue of timers for state machines, which returns the due timers and the time of the next timer. Pure: the time is
-an argument.
+"""A queue of timers for state machines, which returns the due timers and the time of the next timer. This module has no
+I/O and no clock; the caller passes the time.
 
 Setting a timer again, as each heartbeat does with a session timer, costs only one update of a dict: the timer's place
 in the heap (ordered by deadline) is corrected later, when the timer comes to the top of the heap.

@@ -7,7 +7,8 @@ argument.
     ACQUIRED --renew--> ACQUIRED with a new lock
 
 An acknowledgement by a member starts a *transition*: the run (offsets with the same state) keeps its state until the
-share coordinator has written the new state. Meanwhile the records are not delivered. If the write fails and the
+share coordinator has written the new state. During a transition the records are not delivered. If the write fails and
+the
 member's lock has expired, the records become available. If the lock has not expired, the member still has the records.
 A change without an acknowledgement (an expired lock, a closed session) takes
 effect immediately, before the change is written. If the write of such an immediate change fails, a new leader may have
@@ -57,7 +58,7 @@ class SharePartition:
 
     @property
     def start_offset(self) -> int:
-        """The offset below which all records are done."""
+        """The start offset: all records below it are acknowledged or archived."""
         return self.runs.start
 
     @property

@@ -190,7 +190,7 @@ def _update(step: Step, asked: Join, member: Member) -> None:
     group, newest = step.group, asked.member(member.member_id)
     member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
     earlier = group.joining.get(member.member_id)
-    if earlier is not None:  # the client has given up its earlier JoinGroup request
+    if earlier is not None:  # reply to the member's earlier JoinGroup, which the client has given up
         step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
     group.joining[member.member_id] = asked.waiter
 

@@ -302,7 +302,8 @@ class GroupMachine:
         the records in `effects` are replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
-        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group with members is converted to a group of the consumer protocol. Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -358,7 +359,7 @@ class GroupMachine:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """The ids of all groups, including groups that only have committed offsets. Returns a copy."""
+        """The ids of all groups, including groups that only have committed offsets. The result is a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:

@@ -39,7 +39,7 @@ class PartitionOfGroup(NamedTuple):
 
 class CommittedOffsets:
     """The committed offsets of all groups of one shard (partition of `__consumer_offsets`): group -> topic -> partition
-    -> offset. Mappings that become empty are removed.
+    -> offset. A topic or group without committed offsets is removed from the mapping.
     """
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ def end_v2(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
     """Return the metadata to log after an EndTxn under transactions V2; the epoch identifies the transaction, and an
-    abort is also valid if no transaction is open. This function also raises NeedsProducerId.
+    abort is also valid if no transaction is open. Raises the same KafkaErrors as `end_v1`, and NeedsProducerId.
     """
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:

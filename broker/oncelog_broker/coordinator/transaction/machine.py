@@ -269,8 +269,8 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """Log that all markers of the committed or aborted transaction `end` are written. A repeated call does nothing
-        (E8).
+        """Log that all markers of the committed or aborted transaction `end` are written. If the completion is already
+        logged, nothing is done (E8).
         """
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)

@@ -58,8 +58,8 @@ class Decision:
         self.coordinator_epoch = coordinator_epoch
         """The coordinator epoch with which further markers of this decision are sent."""
         self.was_fenced = False
-        """Whether a partition has refused a marker because of a later coordinator. The warning about this is logged
-        only once.
+        """Whether a partition has refused a marker because of a later coordinator. If True, the warning about the later
+        coordinator is not logged again.
         """
         self._is_current = is_current
         self._left = set(end.partitions)

@@ -49,7 +49,8 @@ MARKERS_SECONDS: Final = SLICE_SECONDS
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition. They identify a marker in a request, because one request ends at most one transaction of a
+"""The producer id and the partition of a marker. They identify a marker in a request, because one request ends at most
+one transaction of a
 producer.
 """
 
@@ -102,7 +103,7 @@ class MarkerSender:
         return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
-        """Queue markers again that waited for a new cluster image."""
+        """Put markers that waited for a new cluster image into the queue again."""
         self._queue.on_image()
         self._go_on()
 
@@ -241,9 +242,9 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. Only
-        partitions that do not
-        exist need no marker."""
+        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. A
+        partition that does not exist needs no marker; for all other partitions the markers are sent again.
+        """
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
                 await self._see_what_exists(markers)

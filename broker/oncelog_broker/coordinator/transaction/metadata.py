@@ -90,7 +90,7 @@ class TransactionMetadata(NamedTuple):
     field."""
     next_producer_epoch: int = NO_EPOCH
     """The producer epoch of the owner that has taken over the open transaction; the owner's producer id is
-    `next_producer_id`. NO_EPOCH if the transaction was not taken over.
+    `next_producer_id`. NO_EPOCH if no new owner has taken over the transaction.
     """
     next_timeout_ms: int = NO_TIMEOUT_MS
     """The timeout in ms that the new owner of a taken-over transaction requested. If it is shorter than `timeout_ms`,
@@ -217,7 +217,8 @@ class TransactionMetadata(NamedTuple):
     def prepared(
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """Decide the outcome of the transaction. Under transactions V2 the producer epoch is raised, so that the
+        """Set the outcome (commit or abort) of the transaction. Under transactions V2 the producer epoch is raised, so
+        that the
         markers fence late requests of this transaction (S39). Raises NeedsProducerId.
         """
         changes: dict[str, Any] = {}

@@ -20,7 +20,8 @@ TopicPartition = tuple[bytes, int]
 
 
 def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Collection[int]]) -> Steps[Targets]:
-    """Return the target of each member. `partitions`: the partitions that may be assigned, by topic id. `members` must
+    """Return the target assignment of each member of a share group. `partitions`: the partitions that may be assigned,
+    by topic id. `members` must
     be in the order of their ids."""
     assigned: dict[str, dict[bytes, set[int]]] = {member.member_id: {} for member in members}
     if len({member.topics for member in members}) == 1:
@@ -39,8 +40,9 @@ def _assign(
     partitions: Sequence[TopicPartition],
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign the partitions to the members, all of which read all these partitions. The result is added to
-    `assigned`."""
+    """Assign the partitions to the members, all of which read all these partitions. The new partitions of each member
+    are added to `assigned`.
+    """
     if not members or not partitions:
         return
     sharing = -(-len(members) // len(partitions))
@@ -84,8 +86,8 @@ def _fill(
     sharing: int,
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign partitions that still need members to members with fewer partitions than their share. The partitions
-    with the fewest members come first. A member gets no more partitions if it already has every partition that still
+    """Assign partitions that still need members to members with fewer partitions than their share. The partitions with
+    the fewest members are assigned first. A member gets no more partitions if it already has every partition that still
     needs members.
     """
     done = 0

@@ -220,7 +220,8 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
-    """Remember that the member got REBALANCE_IN_PROGRESS. The first REBALANCE_IN_PROGRESS response starts the member's
+    """Store that the member got a REBALANCE_IN_PROGRESS response. The first REBALANCE_IN_PROGRESS response starts the
+    member's
     rebalance timeout, within which the member must join again.
     """
     if member.member_id not in step.group.asked_to_join:

@@ -7,8 +7,8 @@ is assigned only when it is free.
 
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
-                subscription has changed, the member must immediately give up the topics that it no longer reads. At
-                another epoch, the action is `_next`.
+                subscription has changed, the member must immediately give up the topics that it no longer reads. If the
+                member is not at the epoch of the target, the action is `_next`.
     UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
                 lists such partitions keeps its state and epoch.
     UNRELEASED  `_next`, so that the member gets partitions that have become free.

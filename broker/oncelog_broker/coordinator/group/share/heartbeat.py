@@ -229,7 +229,8 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member with its target as assignment. Topics that the member no longer reads are left out; these topics stay
+    """The member after its target assignment has become its current assignment. Topics that the member no longer reads
+    are left out; these topics stay
     in the target until the next assignment."""
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
@@ -320,7 +321,7 @@ def fence(step: ShareStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     left = {other: member for other, member in group.members.items() if other != member_id}
     effects.append(group.epoch_record(group.epoch + 1, step.topics.hash_of(topics_of(left))))
-    if not left:  # an empty group needs no assignment
+    if not left:  # an empty group needs no new assignment
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 
