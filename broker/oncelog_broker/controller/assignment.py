@@ -3,10 +3,9 @@ Pure.
 
 The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that the first
 partitions of many small topics are not all on the same broker. If every broker has a rack, the replicas of a partition
-are spread over as
-many racks as possible (KIP-36). To spread the replicas, brokers are ordered so that racks alternate. A broker in a rack
-that already has a replica is skipped as long as another rack has no replica. If any broker has no rack, racks are
-ignored.
+are spread over as many racks as possible (KIP-36). To spread the replicas, brokers are ordered so that racks alternate.
+A broker in a rack that already has a replica is skipped as long as another rack has no replica. If any broker has no
+rack, racks are ignored.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
     """The replicas of a partition: the leader and the first `count - 1` candidates. Candidates in used racks are
-    skipped while any rack is
-    unused."""
+    skipped while any rack is unused."""
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}
     for broker in candidates:
@@ -116,8 +114,7 @@ def check_assignment(
 
     Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
     broker, or a partition without exactly `replication_factor` replicas (None means the number of replicas of the first
-    partition). Raises
-    INVALID_PARTITIONS if the assignment has no partitions.
+    partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):

@@ -58,8 +58,7 @@ class CandidateLogs:
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
         """The argument `is_asked_for` says whether the controller asks brokers for log ends. If `is_asked_for` is
-        False, no
-        election waits for log ends.
+        False, no election waits for log ends.
         """
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}

@@ -44,8 +44,7 @@ NO_OTHERS: Final[OtherNodes] = {}
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
 """A function that gets the old overrides of an entity and returns the new overrides. The function must be pure, because
-a change that is
-retried calls the function again. The function may raise KafkaError to refuse the change.
+a change that is retried calls the function again. The function may raise KafkaError to refuse the change.
 """
 
 

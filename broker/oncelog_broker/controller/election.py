@@ -146,8 +146,7 @@ class Election(NamedTuple):
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
         """Broker id -> reported log end, for the brokers in `brokers` that are present and have not reported an offline
-        log. The log end is
-        None for a broker that has not answered yet."""
+        log. The log end is None for a broker that has not answered yet."""
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
@@ -162,8 +161,7 @@ def outcome(election: Election) -> Outcome:
 
     The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
     becomes leader; a returned replica of the ISR (registered again without loss); an unsure replica of the ISR (may
-    have lost records); a replica outside the ISR.
-    If none of these cases applies, the partition has no leader.
+    have lost records); a replica outside the ISR. If none of these cases applies, the partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))

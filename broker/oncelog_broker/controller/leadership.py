@@ -80,9 +80,7 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
     The epoch is read before the registration. While this broker is registered as controller, no other broker raises the
     epoch. The epoch that was read therefore belongs to this broker's claim. An older epoch would do no harm, because
-    every write with it fails.
-    Raises
-    StoreUnavailable.
+    every write with it fails. Raises StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     owner = await store.exists(paths.CONTROLLER)

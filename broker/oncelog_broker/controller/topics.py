@@ -154,8 +154,7 @@ class TopicController:
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
         """Delete a topic and its settings; returns its id. `topic_id` is the id of the topic to delete; None if the
-        caller does not know the id.
-        Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        caller does not know the id. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name, term)

@@ -18,8 +18,8 @@ class TimerQueue(Generic[K]):
     """Timers by key; a key has at most one timer.
 
     Invariant: each key of `_deadlines` has exactly one valid entry in the heap; `_placed` has the time of this entry.
-    The time of the valid entry is not later than the deadline. Outdated entries of the heap are removed when
-    they come to the top, or when more than half of the heap is outdated.
+    The time of the valid entry is not later than the deadline. Outdated entries of the heap are removed when they come
+    to the top, or when more than half of the heap is outdated.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@ the start, or start with corrections.
 
 The rule: a start that could lose records, or split records between two clusters, is refused, with an explanation and
 the setting that accepts the difference. A difference that the broker can correct from the logs or from a copy of the
-metadata is corrected. The verdict has the warnings and errors to be logged. docs/design/identity.md has the table
-of cases. Pure: no I/O, no clock.
+metadata is corrected. The verdict has the warnings and errors to be logged. docs/design/identity.md has the table of
+cases. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

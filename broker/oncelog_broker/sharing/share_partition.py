@@ -8,11 +8,10 @@ argument.
 
 An acknowledgement by a member starts a *transition*: the run (offsets with the same state) keeps its state until the
 share coordinator has written the new state. During a transition the records are not delivered. If the write fails and
-the
-member's lock has expired, the records become available. If the lock has not expired, the member still has the records.
-A change without an acknowledgement (an expired lock, a closed session) takes
-effect immediately, before the change is written. If the write of such an immediate change fails, a new leader may have
-a delivery count that is too low.
+the member's lock has expired, the records become available. If the lock has not expired, the member still has the
+records. A change without an acknowledgement (an expired lock, a closed session) takes effect immediately, before the
+change is written. If the write of such an immediate change fails, a new leader may have a delivery count that is too
+low.
 
 `outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
 """
@@ -163,8 +162,7 @@ class SharePartition:
     def move_log_end(self, log_end_offset: int) -> None:
         """Drop the states of records beyond the end of the log. Records beyond the end of the log were lost, and new
         records will get the same offsets. After that, `outbox` (the changes to be written) has these offsets as records
-        that were never
-        delivered.
+        that were never delivered.
         """
         end = self.runs.end
         if log_end_offset < end:

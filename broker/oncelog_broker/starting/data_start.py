@@ -300,8 +300,7 @@ class DataStart:
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
         """Add to an older embedded store the topics that exist only as logs in the data directories. Call this method
-        before the broker
-        registers. Raises StoreUnavailable, OSError."""
+        before the broker registers. Raises StoreUnavailable, OSError."""
         if self.verdict.adopts_unknown and not self.verdict.may_found:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)

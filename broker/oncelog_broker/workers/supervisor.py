@@ -46,9 +46,8 @@ class Supervisor:
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
         """Run the workers until `stop` is set; setting `stop_at_once` during a slow stop ends the workers immediately.
-        Calls `on_ready` when all
-        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; before an error is raised,
-        all workers have ended.
+        Calls `on_ready` when all workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError;
+        before an error is raised, all workers have ended.
         """
         async with AsyncExitStack() as undo:
             connect = None

@@ -69,8 +69,7 @@ class TemplateProcess:
 
     def serve(self) -> Wanted | None:
         """Fork workers. Fork workers until the supervisor ends, and then return None. In each forked worker, this
-        method returns the
-        function that the worker must run.
+        method returns the function that the worker must run.
         """
         self._poll.register(self._control, select.POLLIN)
         while True:

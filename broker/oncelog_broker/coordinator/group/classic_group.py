@@ -1,11 +1,10 @@
 """One group of the classic protocol: its members, its generation, and its value in the log. Pure.
 
 A classic group has two kinds of state: durable state and soft state. The durable state is the last logged
-GroupMetadataValue: members with their assignments,
-generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
-which members have joined, and which JoinGroup and SyncGroup requests wait for a response. A restart loses the soft
-state, and the members
-start again from the last logged generation.
+GroupMetadataValue: members with their assignments, generation, protocol, leader. Only `replay` changes the durable
+state. The soft state is the rebalance in progress: which members have joined, and which JoinGroup and SyncGroup
+requests wait for a response. A restart loses the soft state, and the members start again from the last logged
+generation.
 """
 
 from __future__ import annotations

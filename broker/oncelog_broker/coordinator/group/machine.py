@@ -452,10 +452,9 @@ class GroupMachine:
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
         """Check that the member in the request is current, with its generation, and may commit offsets. A request
-        without member and generation is allowed only
-        if the group is empty. The returned function checks each partition of the commit. Raises KafkaError
-        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
-        REBALANCE_IN_PROGRESS."""
+        without member and generation is allowed only if the group is empty. The returned function checks each partition
+        of the commit. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
+        UNSUPPORTED_VERSION, REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):

@@ -152,8 +152,7 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
     """Remove all members that the request names, with only one rebalance. If the request removes the last members, a
-    record is logged.
-    Unused member ids in the request are removed after the record is logged (`Effects.changes`).
+    record is logged. Unused member ids in the request are removed after the record is logged (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []

@@ -235,8 +235,7 @@ class TransactionCoordinator:
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
         """Log that all markers of the committed or aborted transaction `end` are written. Returns True if the
-        completion is logged,
-        or if this broker no longer coordinates the transaction."""
+        completion is logged, or if this broker no longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True
         try:

@@ -2,10 +2,8 @@
 
 Before transactions V2 the epoch does not change between transactions. A repeated EndTxn then looks the same as an
 EndTxn for a next transaction that was never begun. Only the state of the transactional id decides between these two
-cases. Under V2 the
-epoch rises with
-every transaction: a request with the previous epoch is a retry, and a request with the current epoch ends the present
-transaction (KIP-890).
+cases. Under V2 the epoch rises with every transaction: a request with the previous epoch is a retry, and a request with
+the current epoch ends the present transaction (KIP-890).
 
 Only a request with the owner's producer id and epoch (`TransactionMetadata.client`) may end a transaction. After a new
 producer has taken over an open transaction (KIP-939), the producer that wrote its records is fenced.

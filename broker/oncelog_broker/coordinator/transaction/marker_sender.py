@@ -3,11 +3,9 @@ all markers are written (S39, E7).
 
 There is one task for each broker with queued markers. The task for another broker sends one WriteTxnMarkers request and
 waits for its response before it sends the next request. The task for this broker itself appends markers to the
-partitions that
-this broker leads, and handles all these
-partitions of a transaction in one pass. Only markers that could not be appended immediately are queued. If a task
-raises an exception, the markers that it took from the queue and that have no result are queued again, because otherwise
-their transaction would never end.
+partitions that this broker leads, and handles all these partitions of a transaction in one pass. Only markers that
+could not be appended immediately are queued. If a task raises an exception, the markers that it took from the queue and
+that have no result are queued again, because otherwise their transaction would never end.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ MARKERS_SECONDS: Final = SLICE_SECONDS
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
 """The producer id and the partition of a marker. They identify a marker in a request, because one request ends at most
-one transaction of a
-producer.
+one transaction of a producer.
 """
 
 

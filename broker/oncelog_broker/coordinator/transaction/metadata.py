@@ -95,9 +95,8 @@ class TransactionMetadata(NamedTuple):
     next_timeout_ms: int = NO_TIMEOUT_MS
     """The timeout in ms that the new owner of a taken-over transaction requested. If it is shorter than `timeout_ms`,
     it applies only from the owner's next transaction on. The field exists only in memory, because Kafka's log format
-    has no such
-    field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its next
-    InitProducerId."""
+    has no such field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its
+    next InitProducerId."""
 
     def __repr__(self) -> str:
         return (
@@ -218,8 +217,7 @@ class TransactionMetadata(NamedTuple):
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
         """Set the outcome (commit or abort) of the transaction. Under transactions V2 the producer epoch is raised, so
-        that the
-        markers fence late requests of this transaction (S39). Raises NeedsProducerId.
+        that the markers fence late requests of this transaction (S39). Raises NeedsProducerId.
         """
         changes: dict[str, Any] = {}
         if client_transaction_version >= TRANSACTIONS_V2:

@@ -21,8 +21,7 @@ TopicPartition = tuple[bytes, int]
 
 def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Collection[int]]) -> Steps[Targets]:
     """Return the target assignment of each member of a share group. `partitions`: the partitions that may be assigned,
-    by topic id. `members` must
-    be in the order of their ids."""
+    by topic id. `members` must be in the order of their ids."""
     assigned: dict[str, dict[bytes, set[int]]] = {member.member_id: {} for member in members}
     if len({member.topics for member in members}) == 1:
         topics = [topic_id for topic_id in sorted(partitions) if topic_id in members[0].topics]

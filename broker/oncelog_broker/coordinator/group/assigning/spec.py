@@ -15,8 +15,7 @@ millisecond."""
 
 class Subscriber(NamedTuple):
     """A group member, as one of the inputs of an assignor. `topics` are the ids of the existing topics that the member
-    reads; `target` is
-    the member's previous target assignment.
+    reads; `target` is the member's previous target assignment.
     """
 
     member_id: str

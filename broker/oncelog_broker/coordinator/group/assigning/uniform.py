@@ -2,8 +2,7 @@
 
 If all members read the same topics, each member keeps its previous partitions up to its quota, and the remaining
 partitions are assigned to members below their quota. If the previous assignment is already balanced, it does not change
-(KAFKA-18688). If members
-read different topics, `heterogeneous` is used.
+(KAFKA-18688). If members read different topics, `heterogeneous` is used.
 """
 
 from __future__ import annotations
@@ -86,9 +85,8 @@ def _keep(
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
     """Split the previous partitions of a member into at most `room` partitions that the member keeps, and the
     partitions that the member gives up. `seen` has the previous partitions of the members that were handled before this
-    member. If the broker
-    stopped when only part of an assignment was logged, two members may have the same partition in their previous
-    targets.
+    member. If the broker stopped when only part of an assignment was logged, two members may have the same partition in
+    their previous targets.
     """
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []

@@ -1,6 +1,5 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
-no I/O; only
-replayed records change durable state.
+no I/O; only replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early next
 heartbeat while share partitions are being initialized, because a new member cannot read until they are initialized.
@@ -230,8 +229,7 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
     """The member after its target assignment has become its current assignment. Topics that the member no longer reads
-    are left out; these topics stay
-    in the target until the next assignment."""
+    are left out; these topics stay in the target until the next assignment."""
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
     if member.epoch == epoch:

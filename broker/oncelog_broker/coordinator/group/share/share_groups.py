@@ -154,8 +154,8 @@ class ShareGroups:
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
         """Log that the share-partition state of these topics is being deleted; None means all topics of the group.
-        Returns the effects and the
-        share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        Returns the effects and the share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
         group = find_share_group(self._groups.get(group_id), group_id)
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
