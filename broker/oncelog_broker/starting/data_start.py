@@ -7,7 +7,8 @@ records the broker's registration in the directories.
 2. open the store, and read its id and the last registration of this broker;
 3. compare directories and store; if the start is refused, neither the directories nor the store have changed;
 4. claim the directories, open the logs;
-5. record this process as pending in every directory, register, record the registration.
+5. write the nonce of this process as pending into every directory, register, then write the registration into every
+directory.
 """
 
 from __future__ import annotations

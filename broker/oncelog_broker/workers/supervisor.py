@@ -109,8 +109,8 @@ async def _all_ready(workers: Sequence[WorkerProcess]) -> None:
 async def _stop_in_order(
     workers: Sequence[WorkerProcess], running: Sequence[asyncio.Task[None]], at_once: asyncio.Event
 ) -> None:
-    """Stop the workers in reverse order, each after the previous worker has ended; with `at_once`, stop all workers
-    immediately.
+    """Stop the workers in reverse order, each after the previous worker has ended; if `at_once` is True, stop all
+    workers immediately.
     """
     hurried = asyncio.create_task(at_once.wait())
     try:

@@ -174,8 +174,9 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 
 
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
-    """Whether the member has not received the response to its previous JoinGroup: its protocols have not changed, so
-    the response repeats the present generation. False for the leader of a stable group, which rejoins to request a
+    """Whether this JoinGroup is a retry, because the member has not received the response to its previous JoinGroup. In
+    a retry the protocols are unchanged, and the response repeats the present generation. False for the leader of a
+    stable group, which rejoins to request a
     rebalance because the input of its assignment has changed."""
     if list(member.protocols) != list(protocols):
         return False

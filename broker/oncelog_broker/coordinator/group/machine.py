@@ -60,7 +60,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Maximum number of offset tombstones that one step (call of the state machine) logs, which takes a few milliseconds.
+"""Maximum number of offset tombstones in one step (call of the state machine); such a step takes a few milliseconds.
 """
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup

@@ -1,8 +1,9 @@
 """The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
 partitions.
 
-Source: Kafka's SimpleAssignor. With M members and P partitions each partition is assigned to ceil(M / P) members, so
-that every member has at least one partition. The numbers of partitions of two members differ by at most one. Within
+Source: Kafka's SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M / P)
+members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
+one. Within
 these two limits (members per partition, partitions per member) a member keeps its previous partitions. If members read
 different topics, each topic is assigned separately. Pure.
 """
@@ -50,8 +51,8 @@ def _assign(
     rooms: dict[str, int] = {}
     done = 0
     for member in members:
-        # The fair share of a member is `quota` or `quota + 1` partitions; `extras` members get `quota + 1`. Members
-        # that had more than `quota` partitions keep `quota + 1` partitions, until `extras` members have done so.
+        # The fair share of a member is `quota` or `quota + 1` partitions; `extras` members get `quota + 1`. The first
+        # `extras` members that had more than `quota` partitions keep `quota + 1` of them.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)

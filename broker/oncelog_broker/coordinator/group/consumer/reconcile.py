@@ -10,7 +10,7 @@ is assigned only when it is free.
                 subscription has changed, the member must immediately give up the topics that it no longer reads. If the
                 member is not at the epoch of the target, the action is `_next`.
     UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
-                lists such partitions keeps its state and epoch.
+                lists partitions that it must give up keeps its state and epoch.
     UNRELEASED  `_next`, so that the member gets partitions that have become free.
     UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
     fenced.

@@ -143,8 +143,9 @@ def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Check the epoch of a heartbeat. The member's epoch is valid, and also the previous epoch, because the response
-    with the new epoch may be lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat. The member's present epoch is valid. The previous epoch is also valid, because
+    the member may not have received the response with its new epoch. Raises KafkaError FENCED_MEMBER_EPOCH.
+    """
     if epoch in (JOINING_EPOCH, member.epoch) or (epoch == member.previous_epoch and epoch < member.epoch):
         return
     how = "greater" if epoch > member.epoch else "smaller"

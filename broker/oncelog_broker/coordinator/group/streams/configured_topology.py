@@ -5,8 +5,9 @@ Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics for w
 partitions must have the same number. In this broker, this rule applies only within one co-partition group.
 
 The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
-repartition topic gets as many partitions as the topics with which it is co-partitioned. If it is co-partitioned with no
-topic, it gets the largest number of partitions among the source topics of all subtopologies that write to it. A
+repartition topic gets as many partitions as the topics with which it is co-partitioned. A repartition topic that is
+co-partitioned with no topic gets the largest number of partitions among the source topics of all subtopologies that
+write to it. A
 changelog topic has one partition for each task of its subtopology.
 """
 
