@@ -176,8 +176,7 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
     """Whether this JoinGroup is a retry, because the member has not received the response to its previous JoinGroup. In
     a retry the protocols are unchanged, and the response repeats the present generation. False for the leader of a
-    stable group, which rejoins to request a
-    rebalance because the input of its assignment has changed."""
+    stable group, which rejoins to request a rebalance because the input of its assignment has changed."""
     if list(member.protocols) != list(protocols):
         return False
     if group.state is GroupState.STABLE:

@@ -1,7 +1,7 @@
 """An immutable view of the topics in the cluster for groups: names, ids, numbers of partitions, and racks.
 
-`changed` returns a new view only if an input of assignments has changed. Therefore groups compare
-views by identity: a group that has already checked this view object need not check the topics again.
+`changed` returns a new view only if an input of assignments has changed. Therefore groups compare views by identity: a
+group that has already checked this view object need not check the topics again.
 """
 
 from __future__ import annotations

@@ -139,8 +139,7 @@ class ShareGroups:
 
     def all_states(self, group_id: str) -> Target:
         """The share partitions whose state a group has initialized; partitions of deleted topics are left out. Raises
-        KafkaError
-        GROUP_ID_NOT_FOUND."""
+        KafkaError GROUP_ID_NOT_FOUND."""
         group = find_share_group(self._groups.get(group_id), group_id)
         assignable, topics = group.state_partitions.assignable(), self._topics()
         return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}

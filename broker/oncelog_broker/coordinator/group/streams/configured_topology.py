@@ -7,8 +7,7 @@ partitions must have the same number. In this broker, this rule applies only wit
 The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
 repartition topic gets as many partitions as the topics with which it is co-partitioned. A repartition topic that is
 co-partitioned with no topic gets the largest number of partitions among the source topics of all subtopologies that
-write to it. A
-changelog topic has one partition for each task of its subtopology.
+write to it. A changelog topic has one partition for each task of its subtopology.
 """
 
 from __future__ import annotations
