@@ -138,8 +138,9 @@ def check_assignment(
 
 
 def _follower(leader: int, shift: int, nth: int, size: int) -> int:
-    """Position of the nth follower in the list of brokers: 1 to size - 1 places after the leader, different for each
-    n."""
+    """Position of a partition's nth follower in the list of brokers. The followers are 1 to size - 1 positions after
+    the leader; each n gives another position.
+    """
     return (leader + 1 + (shift + nth) % (size - 1)) % size
 
 

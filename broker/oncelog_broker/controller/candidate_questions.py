@@ -65,7 +65,7 @@ class AskedBrokers(Protocol):
 
 
 class Term(Protocol):
-    """The methods of a term as controller that this module calls; `reconciler.Reconciler` implements it."""
+    """The methods of a controller's term that this module calls; `reconciler.Reconciler` implements this interface."""
 
     view: ClusterView
     undecided: set[PartitionKey]

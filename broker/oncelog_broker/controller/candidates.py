@@ -1,8 +1,9 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
-A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now. So
-before the controller elects a returned replica, it asks the brokers of all returned replicas for their log ends
-(`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition has no
+A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now.
+Before the controller elects a returned replica, it therefore asks the brokers of all returned replicas for their log
+ends (`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition
+has no
 leader.
 """
 

@@ -51,8 +51,9 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and the
-    partitions among them that another broker leads."""
+    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and those
+    of these partitions that another broker leads now.
+    """
 
     preferred: int
     elsewhere: list[PartitionKey]

@@ -97,8 +97,8 @@ class SharePartition:
         return any(run.state is DeliveryState.ACQUIRED for run in self.runs.runs)
 
     def take_outbox(self) -> list[StateBatch]:
-        """Empty `outbox`; returns the changes to be written, without offsets below `kept_start_offset`, which is
-        written together with the changes.
+        """Empty `outbox`, and return the changes to be written. Offsets below `kept_start_offset` are left out, because
+        `kept_start_offset` is written together with the changes.
         """
         start = self.kept_start_offset
         changes, self.outbox = self.outbox, []
@@ -161,8 +161,8 @@ class SharePartition:
 
     def move_log_end(self, log_end_offset: int) -> None:
         """Drop the states of records beyond the end of the log. Records beyond the end of the log were lost, and new
-        records will get the same offsets. After that, `outbox` (the changes to be written) has these offsets as records
-        that were never delivered.
+        records will get the same offsets. After the call, `outbox` (the changes to be written) states that the records
+        with these offsets were never delivered.
         """
         end = self.runs.end
         if log_end_offset < end:

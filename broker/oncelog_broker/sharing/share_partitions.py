@@ -114,8 +114,9 @@ class SharePartitions:
         return hosted if hosted is not None and hosted.is_current else None
 
     def find(self, key: ShareKey, partition: Partition) -> Answer[HostedSharePartition | KafkaError]:
-        """The share partition of a partition that this broker leads, loaded if necessary; or the error for the
-        member."""
+        """Return the share partition for a partition that this broker leads. The share partition is loaded if
+        necessary; if loading fails, the error for the member is returned.
+        """
         hosted = self.loaded(key)
         if hosted is not None:
             return hosted

@@ -259,8 +259,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one timed-out transaction. If the abort fails, the next periodic check tries again, so that other
-        timed-out transactions need not wait.
+        """Abort one timed-out transaction. If the abort fails, the next periodic check tries again, and other timed-out
+        transactions do not have to wait.
         """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:

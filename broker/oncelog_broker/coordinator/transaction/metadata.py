@@ -243,8 +243,8 @@ class TransactionMetadata(NamedTuple):
         """The changed fields when a decision raises the epoch: the epoch of the markers, and the owner's next producer
         id and epoch.
 
-        For a taken-over transaction two epochs are raised: the epoch of the markers is one above the epoch of the
-        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. If only the
+        For a taken-over transaction two epochs are raised. The epoch of the markers is the epoch of the records plus 1.
+        The owner's next epoch is the epoch of the request that ends the transaction plus 1. If only the
         markers' epoch were raised, a late copy of the EndTxn request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
