@@ -3,8 +3,7 @@
 A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now.
 Before the controller elects a returned replica, it therefore asks the brokers of all returned replicas for their log
 ends (`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition
-has no
-leader.
+has no leader.
 """
 
 from __future__ import annotations

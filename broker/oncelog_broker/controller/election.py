@@ -6,8 +6,7 @@ has *returned* if its broker has registered again since the state was written, a
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
 last records. A write of the state fails if a member of the ISR has registered again, so a broker that registered before
 the write, and not again since, is steady. A broker reports a possible loss of records at its registration. The broker
-counts as
-unsure for all states that are older than this registration, even if the broker registers again later.
+counts as unsure for all states that are older than this registration, even if the broker registers again later.
 
 Rules:
 
@@ -263,8 +262,7 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
 
     A replica of the ISR that may have all records may be absent or offline; the election then waits for it without a
     limit, and the result is None. While `waits_for_absent` is True, the election also waits for every other replica
-    that
-    cannot lead now, because all replicas of the ISR may have returned with empty disks.
+    that cannot lead now, because all replicas of the ISR may have returned with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)

@@ -244,8 +244,8 @@ class TransactionMetadata(NamedTuple):
         id and epoch.
 
         For a taken-over transaction two epochs are raised. The epoch of the markers is the epoch of the records plus 1.
-        The owner's next epoch is the epoch of the request that ends the transaction plus 1. If only the
-        markers' epoch were raised, a late copy of the EndTxn request could end the owner's next transaction.
+        The owner's next epoch is the epoch of the request that ends the transaction plus 1. If only the markers' epoch
+        were raised, a late copy of the EndTxn request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:
