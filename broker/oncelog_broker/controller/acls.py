@@ -1,9 +1,8 @@
 """Changes ACLs in the store. Any broker may change ACLs, not only the controller, as in Kafka with ZooKeeper.
 
 One node of the store has all ACLs of a resource pattern; deleting the last ACL deletes the node. A change is written
-only if
-the entries have not changed since they were read (`read_nodes.py`), so two concurrent changes cannot overwrite each
-other.
+only if the entries have not changed since they were read (`read_nodes.py`), so two concurrent changes cannot overwrite
+each other.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
-"""A function of the old entries that returns the new entries. The function must be pure, because a change that is
-retried calls the function again."""
+"""A function that gets the old ACL entries of a pattern and returns the new entries. The function must be pure, because
+a change that is retried calls the function again."""
 MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
 """Maximum bytes of a node of ACLs; some thousand entries fit. When one entry of a pattern changes, every broker reads
 all entries of that pattern."""

@@ -3,10 +3,9 @@ Pure.
 
 The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that the first
 partitions of many small topics are not all on the same broker. If every broker has a rack, the replicas of a partition
-are spread over as
-many racks as possible (KIP-36). To spread the replicas, brokers are ordered so that racks alternate. A broker in a rack
-that already has a replica is skipped as long as another rack has no replica. If any broker has no rack, racks are
-ignored.
+are spread over as many racks as possible (KIP-36). To spread the replicas, brokers are ordered so that racks alternate.
+A broker in a rack that already has a replica is skipped as long as another rack has no replica. If any broker has no
+rack, racks are ignored.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
-    """The leader and the first `count - 1` candidates. Candidates in used racks are skipped while any rack is
-    unused."""
+    """The replicas of a partition: the leader and the first `count - 1` candidates. Candidates in used racks are
+    skipped while any rack is unused."""
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}
     for broker in candidates:
@@ -115,8 +114,7 @@ def check_assignment(
 
     Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
     broker, or a partition without exactly `replication_factor` replicas (None means the number of replicas of the first
-    partition). Raises
-    INVALID_PARTITIONS if the assignment has no partitions.
+    partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
@@ -140,8 +138,9 @@ def check_assignment(
 
 
 def _follower(leader: int, shift: int, nth: int, size: int) -> int:
-    """Position of the nth follower in the list of brokers: 1 to size - 1 places after the leader, different for each
-    n."""
+    """Position of a partition's nth follower in the list of brokers. The followers are 1 to size - 1 positions after
+    the leader; each n gives another position.
+    """
     return (leader + 1 + (shift + nth) % (size - 1)) % size
 
 

@@ -2,15 +2,15 @@
 these logs are open. Before a reassignment removes replicas in sync, the controller asks whether a remaining replica has
 an open log.
 
-`election.py` determines which answers are missing. This module asks brokers for the missing answers in the background,
-while the controller does other work. Each wait is limited:
+`election.py` determines which log ends are missing. This module asks brokers for the missing log ends in the
+background, while the controller does other work. The time that the controller waits for log ends is limited:
 
 - If a registered broker does not report its log end within ANSWER_SECONDS, its log counts as the least complete log. A
 broker that
   hangs loses its session earlier than ANSWER_SECONDS.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
 records than the present replicas. A replica with an offline log may also have more records than the present replicas.
-  The controller waits ABSENT_SECONDS for such replicas. After
+  The controller waits ABSENT_SECONDS for replicas that may have more records. After
   ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
@@ -65,7 +65,7 @@ class AskedBrokers(Protocol):
 
 
 class Term(Protocol):
-    """The methods of a term as controller that this module calls; `reconciler.Reconciler` implements it."""
+    """The methods of a controller's term that this module calls; `reconciler.Reconciler` implements this interface."""
 
     view: ClusterView
     undecided: set[PartitionKey]

@@ -1,9 +1,9 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
-A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now. So
-before the controller elects a returned replica, it asks the brokers of all returned replicas for their log ends
-(`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition has no
-leader.
+A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now.
+Before the controller elects a returned replica, it therefore asks the brokers of all returned replicas for their log
+ends (`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition
+has no leader.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class CandidateLogs:
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
         """The argument `is_asked_for` says whether the controller asks brokers for log ends. If `is_asked_for` is
-        False, no
-        election waits for log ends.
+        False, no election waits for log ends.
         """
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}

@@ -43,8 +43,9 @@ MAX_ATTEMPTS: Final = 20
 NO_OTHERS: Final[OtherNodes] = {}
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
-"""A function of the old overrides that returns the new overrides. The function must be pure, because a change that is
-retried calls the function again. The function may raise KafkaError to refuse."""
+"""A function that gets the old overrides of an entity and returns the new overrides. The function must be pure, because
+a change that is retried calls the function again. The function may raise KafkaError to refuse the change.
+"""
 
 
 class ConfigController:
@@ -93,7 +94,7 @@ class ConfigController:
             return await self._alter(path, change, validate_only=False)
 
     async def nodes_of_addresses(self, pause: Pause) -> OtherNodes:
-        """The nodes of addresses in the store, for `alter_quotas`."""
+        """Read the nodes in the store that have the settings of IP addresses, for `alter_quotas`."""
         with translated(paths.IP_CONFIGS):
             return await other_nodes(self._store, pause)
 

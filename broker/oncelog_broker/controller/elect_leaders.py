@@ -26,8 +26,7 @@ def requested_election(
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads already; for an
     unclean election: any replica leads), PREFERRED_LEADER_NOT_AVAILABLE (the preferred replica is away, about to stop,
-    or not
-    in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    or not in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     replicas, known = view.replicas(key), view.states.get(key)
     if not replicas or known is None or key.topic in view.doomed:
@@ -52,8 +51,9 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and the
-    partitions among them that another broker leads."""
+    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and those
+    of these partitions that another broker leads now.
+    """
 
     preferred: int
     elsewhere: list[PartitionKey]

@@ -4,9 +4,9 @@ the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaState
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
-last records. A write of the state fails if a member of the ISR has registered again, so a broker whose registration is
-older than the write is steady. A broker reports a possible loss of records at its registration. The broker counts as
-unsure for all states that are older than this registration, even if the broker registers again later.
+last records. A write of the state fails if a member of the ISR has registered again, so a broker that registered before
+the write, and not again since, is steady. A broker reports a possible loss of records at its registration. The broker
+counts as unsure for all states that are older than this registration, even if the broker registers again later.
 
 Rules:
 
@@ -54,7 +54,8 @@ RECOVERING: Final = 1
 confirmed as complete yet (KIP-704)."""
 
 LogEndOf = Callable[[int], LogEnd | None]
-"""Broker id -> the log end that this broker has reported for its replica; None if the broker has not answered yet."""
+"""Broker id -> the log end that this broker has reported for its replica; None if the broker has not reported it yet.
+"""
 
 
 class Decision(NamedTuple):
@@ -146,8 +147,8 @@ class Election(NamedTuple):
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
         """Broker id -> reported log end, for the brokers in `brokers` that are present and have not reported an offline
-        log. The log end is
-        None for a broker that has not answered yet."""
+        log. The log end is None for a broker that has not reported it yet.
+        """
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
@@ -162,8 +163,7 @@ def outcome(election: Election) -> Outcome:
 
     The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
     becomes leader; a returned replica of the ISR (registered again without loss); an unsure replica of the ISR (may
-    have lost records); a replica outside the ISR.
-    If none of these cases applies, the partition has no leader.
+    have lost records); a replica outside the ISR. If none of these cases applies, the partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -260,9 +260,9 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     """Elect the present replica with the most records, inside or outside the ISR, because every replica of the ISR may
     have lost records.
 
-    Returns None if a replica of the ISR that may have all records is away or offline: the election waits for this
-    replica without a limit. While `waits_for_absent` is True, the election also waits for every other replica that
-    cannot lead now, because all replicas of the ISR may have returned with empty disks.
+    A replica of the ISR that may have all records may be absent or offline; the election then waits for it without a
+    limit, and the result is None. While `waits_for_absent` is True, the election also waits for every other replica
+    that cannot lead now, because all replicas of the ISR may have returned with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -291,8 +291,8 @@ def _unclean(election: Election) -> Decision | Undecided | None:
 
 
 def _without_a_leader(election: Election) -> Outcome:
-    """Decide for a partition that no replica can lead. The state is written with no leader. It is not written if a
-    replica of the ISR may have lost records, because after a write this replica would count as complete.
+    """Decide for a partition that no replica can lead. The state is written with no leader. If a replica of the ISR may
+    have lost records, nothing is written, because after a write this replica would count as complete.
     """
     state = election.state
     if election.unsure or state.leader == NO_LEADER:

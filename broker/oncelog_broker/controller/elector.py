@@ -10,8 +10,7 @@ Only the store decides which broker is controller: the broker whose session owns
 term is over may not have noticed this yet. Such a broker can do no harm: each of its writes checks the epoch of its
 term, so the store refuses the write. A term also ends when the epoch is raised although this broker is still
 controller. The epoch can rise in this way if an earlier claim of this broker, whose reply was lost, takes effect late.
-The next term then begins with
-the raised epoch; the previous term can write nothing more.
+The next term then begins with the raised epoch; the previous term can write nothing more.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Elector:
         """Object that creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
-        """The present term of this broker as controller. Raises KafkaError NOT_CONTROLLER."""
+        """The object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
         if self._term is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return self._term

@@ -22,9 +22,7 @@ class KnownBroker(NamedTuple):
     unsure_since: int = NEVER
     """The epoch of the broker's last registration after its machine had gone down, so that its logs may have lost their
     last records. The value is kept while the broker is absent; NEVER if the broker never registered with a possible
-    loss. A partition
-    state
-    that is newer than this epoch was decided when the controller already knew of the loss.
+    loss. A partition state that is newer than this epoch was decided when the controller already knew of the loss.
     """
     is_stopping: bool = False
     """Whether the broker has requested its controlled shutdown in this registration. A stopping broker stays in an ISR

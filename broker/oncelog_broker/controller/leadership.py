@@ -80,9 +80,7 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
     The epoch is read before the registration. While this broker is registered as controller, no other broker raises the
     epoch. The epoch that was read therefore belongs to this broker's claim. An older epoch would do no harm, because
-    every write with it fails.
-    Raises
-    StoreUnavailable.
+    every write with it fails. Raises StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     owner = await store.exists(paths.CONTROLLER)
@@ -93,8 +91,8 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
     """The controller epoch that the node contains. If the node cannot be parsed, the node's version is used as an upper
-    bound of the epoch, because each claim raises the version and the epoch by one. Writes are fenced by the version
-    alone.
+    bound of the epoch, because each claim raises the version and the epoch by one. An epoch that is too high does no
+    harm, because only the node's version fences writes.
     """
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)

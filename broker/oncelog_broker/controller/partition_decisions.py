@@ -107,9 +107,8 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
     """The requests for log ends that brokers must answer before any replica can lead this partition; None if the
-    partition
-    needs no log ends, or if no log end would allow an election. `unclean`: whether a replica outside the ISR may lead;
-    None means that the topic's setting decides.
+    partition needs no log ends, or if no log end would allow an election. `unclean`: whether a replica outside the ISR
+    may lead; None means that the topic's setting decides.
     """
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None

@@ -77,8 +77,7 @@ class PartitionController(Reconciler):
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
         """Elect leaders of the partitions in `keys`; if `keys` is None, of every partition that needs an election.
-        Returns for
-        each partition None if a leader was elected, otherwise the error."""
+        Returns for each partition None if a leader was elected, otherwise the error."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
         async with self._turn:

@@ -12,15 +12,13 @@ proposal that is based on the older assignment then has an old version and is re
 
 Removing a replica causes a new leader epoch, in which the removed replica no longer fetches. Adding a replica causes no
 new leader epoch, because no log changes; clients do not notice the change. A step that would remove the last replica in
-sync is
-refused.
+sync is refused.
 
-A removed replica deletes its log. If the removed replica was in sync, a replica of the reassignment's target must first
-have all records. The last step of a reassignment waits until a replica of the target has reported that its log is open
-(`confirms`). A report from before the last write of the state does not count. Without this report, all brokers of the
-target might
-already have lost power while their sessions have not expired yet. (Kafka does not ask for such a report.) Source:
-KafkaController.onPartitionReassignment, and KRaft's
+The broker of a removed replica deletes the log of the partition. If the removed replica was in sync, a replica of the
+reassignment's target must first have all records. The last step of a reassignment waits until a replica of the target
+has reported that its log is open (`confirms`). A report from before the last write of the state does not count. Without
+this report, all brokers of the target might already have lost power while their sessions have not expired yet. (Kafka
+does not ask for such a report.) Source: KafkaController.onPartitionReassignment, and KRaft's
 PartitionReassignmentRevert and PartitionChangeBuilder.
 """
 
@@ -165,9 +163,8 @@ def _among(
 ) -> PartitionState | None:
     """The state after the replicas change from `before` to `replicas`; None if none of `replicas` is in sync. If the
     partition has a leader, every replica in sync is live, because a dead replica leaves the ISR before this function is
-    called.
-    `there` has the brokers that may become leader if the present leader is removed; None means that any of `replicas`
-    may become leader.
+    called. `there` has the brokers that may become leader if the present leader is removed; None means that any of
+    `replicas` may become leader.
     """
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)

@@ -103,8 +103,8 @@ class Reconciler:
             await self._guarded(self._settle(()))
 
     async def current_view(self) -> ClusterView:
-        """The controller's view of the cluster (partitions, topics and brokers in the store). The view is read again
-        first if it is not trusted.
+        """The controller's view of the cluster (partitions, topics and brokers in the store). A view that is not
+        trusted is read again before this method returns it.
         """
         if self._must_read_all:
             async with self._turn:

@@ -1,11 +1,9 @@
 """Checks that a topic's node fits into one write of the store (S78). The node contains all assignments of the topic.
 
 A partition on three brokers takes some 25 bytes in the node, and three times as many bytes while all its replicas are
-being replaced. A node has room for some 30,000 partitions. If all partitions of a topic are
-reassigned simultaneously, the node has room for a third of this number. A change that would make the node too large is
-refused before the write,
-with a message that says what
-to do instead.
+being replaced. A node has room for some 30,000 partitions. If all partitions of a topic are reassigned simultaneously,
+the node has room for a third of this number. A change that would make the node too large is refused before the write,
+with a message that says what to do instead.
 """
 
 from __future__ import annotations

@@ -154,8 +154,7 @@ class TopicController:
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
         """Delete a topic and its settings; returns its id. `topic_id` is the id of the topic to delete; None if the
-        caller does not know the id.
-        Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        caller does not know the id. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name, term)
@@ -284,7 +283,7 @@ class TopicController:
                 piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
                 await self._commit(term, piece, partial(self._lacks, piece[-1].path))
         except StoreUnavailable:
-            term.distrust()  # the deletion continues when the store is reachable again
+            term.distrust()  # the controller continues the deletion when the store is reachable again
             raise
 
     async def _marks(self) -> list[str]:
@@ -398,7 +397,7 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
     """The operations that create the nodes of as many of these partitions, from the first on, as fit into a write that
-    already has `taken` bytes. The reconciler creates the remaining nodes afterwards.
+    already has `taken` bytes. The reconciler creates the nodes that do not fit afterwards.
     """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}

@@ -81,8 +81,8 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """The replicas of a partition. Empty if the partition does not exist. Also empty if the partition's state
-        cannot be parsed, so that the controller does not change the partition.
+        """The replicas of a partition. The result is empty if the partition does not exist. Also empty if the
+        partition's state cannot be parsed, so that the controller does not change the partition.
         """
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
@@ -99,8 +99,7 @@ class ClusterView:
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
         """Update the view with a topic. `version` is the version of the topic's node that was read. The states of
-        partitions that
-        the topic no longer has, or that belong to an older topic with the same name, are forgotten."""
+        partitions that the topic no longer has, or that belong to an older topic with the same name, are forgotten."""
         run_steps(self.topic_put(name, topic, version))
 
     def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
@@ -176,9 +175,8 @@ class ClusterView:
         """Whether the state of a partition may be written without an election.
 
         After a write of the state, its leader and the members of its ISR count as brokers that have been registered
-        without a break.
-        An election must therefore come first if, since the last write, the leader was absent or a member of the ISR may
-        have lost records.
+        without a break. An election must therefore come first if, since the last write, the leader was absent or a
+        member of the ISR may have lost records.
         """
         state, written = self.states[key].state, self.states[key].written
         was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)

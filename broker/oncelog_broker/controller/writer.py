@@ -3,9 +3,9 @@ writes. The request also checks that this broker is still controller, and that n
 registered again.
 
 The store refuses a piece (changes that are written together) if another broker is controller, a broker in an ISR has
-registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads
-the view again and decides again. If the first write takes effect late, it either fails because of outdated node
-versions, or it writes the same state as the second write.
+registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads the view again and
+decides again. If the first write takes effect late, it either fails because of outdated node versions, or it writes the
+same state as the second write.
 """
 
 from __future__ import annotations

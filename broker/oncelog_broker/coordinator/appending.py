@@ -62,8 +62,8 @@ def append_records(
 
 
 def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """The number of records in each batch. No batch is larger than `max_bytes`, except a batch with a single record
-    that is larger.
+    """Divide the records into batches; returns the number of records of each batch. No batch is larger than
+    `max_bytes`, except a batch with a single record that is larger.
     """
     sizes: list[int] = []
     left = 0

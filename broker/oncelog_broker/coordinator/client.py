@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Client(NamedTuple):
-    """The client that sent a request. `host` has Kafka's notation: "/127.0.0.1"."""
+    """The client that sent a request. `host` is the client's IP address in Kafka's notation: "/127.0.0.1"."""
 
     client_id: str
     host: str

@@ -35,8 +35,8 @@ TimerKey = Hashable
 
 
 class Interruption(Exception):
-    """Raised by a step (one call of a state machine) that has changed nothing. The caller must retry the step. The
-    runtime does not treat this exception as a failure of the step."""
+    """Raised by a step (one call of a state machine) that has changed nothing. The caller must run the step again
+    later. The runtime does not treat this exception as a failure of the step."""
 
 
 class Encoded(NamedTuple):
@@ -49,9 +49,8 @@ class Encoded(NamedTuple):
 class Job(NamedTuple):
     """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
     `steps()` reads the machine's state when the generator begins. The generator's result is passed to `Machine.on_job`.
-    At most
-    one job with a given name runs for a key. If a step requests a job whose name is already running for the key, the
-    job is not started again.
+    At most one job with a given name runs for a key. If a step requests a job whose name is already running for the
+    key, the job is not started again.
     """
 
     key: str

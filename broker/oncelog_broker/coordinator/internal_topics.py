@@ -72,8 +72,8 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
             config[share_keys.SHARE_STATE_TOPIC_NUM_PARTITIONS],
             replicas,
             {
-                # A record of `__share_group_state` contains a change relative to older records, so the topic is not
-                # compacted: the coordinator deletes old records.
+                # The topic `__share_group_state` is not compacted, because its records contain changes relative to
+                # older records. The share coordinator deletes old records.
                 "cleanup.policy": "delete",
                 "retention.ms": "-1",
                 "retention.bytes": "-1",

@@ -1,11 +1,11 @@
 """Replays the log of a partition into its state machine, in slices between which other work runs.
 
-The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
-partitions, and a transaction logs the same key three times. To save time, a record is not decoded if the same chunk has
-a later record with the same key. A state machine whose records are only changes turns this optimization off
-(`Machine.records_replace_older`). Two kinds of
-records are always replayed, in the order of the log: records of transactions, which take effect only when their marker
-is read, and tombstones, which also delete pending offsets of transactions.
+The log is read in chunks. Most records of an internal topic are soon replaced by later records with the same key: a
+group repeatedly commits offsets of the same partitions, and a transaction logs its key three times. To save time, a
+record is not decoded if the same chunk has a later record with the same key. A state machine whose records are only
+changes turns this optimization off (`Machine.records_replace_older`). Two kinds of records are always replayed, in the
+order of the log: records of transactions, which take effect only when their marker is read, and tombstones, which also
+delete pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Ended(NamedTuple):
 
 
 class _Chunk:
-    """The records and markers of a chunk (one read) of the log, in order. An entry of None replaces a superseded
-    record.
+    """The records and markers of a chunk (one read) of the log, in order. An entry is None if a later record with the
+    same key makes the record unnecessary.
     """
 
     __slots__ = ("_latest", "_passes_over", "entries")
@@ -76,8 +76,7 @@ class _Chunk:
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
         """Add the next records of `rows`, which are not part of a transaction. Returns whether `rows` (an iterator) may
-        have more
-        records.
+        have more records.
         """
         entries, latest, number = self.entries, self._latest, 0
         for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
@@ -92,10 +91,9 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not
-    committed yet (not on all in-sync replicas) are replayed, too; replies to clients wait until these records are
-    committed. Stops early if
-    `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
+    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not on
+    all in-sync replicas yet are also replayed. Replies to clients wait until these records are committed. Stops early
+    if `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
     ValueError if the log cannot be read or decoded."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():

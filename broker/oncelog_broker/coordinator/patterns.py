@@ -2,12 +2,11 @@
 clients send, with RE2, as in Kafka.
 
 RE2 takes time proportional to the pattern and the text. However, RE2 may compile a pattern of a few dozen characters to
-thousands of steps. RE2 may try all these steps for every character of a name. An id of 32 KB then takes about a second.
-Names are matched in a thread, where RE2 releases the interpreter lock, because a match may take that long. All requests
-share one
-thread, so that matching
-does not use up the threads of other work. Patterns are also compiled in this thread, not in the event loop.
-Compiling the first pattern loads RE2, which takes some milliseconds, and memory that most brokers never need.
+thousands of steps. RE2 may try all these steps for every character of a name. Matching an id of 32 KB with such a
+pattern takes about a second. Names are matched in a thread, where RE2 releases the interpreter lock, because a match
+may take that long. All requests share one thread, so that matching does not use up the threads of other work. Patterns
+are also compiled in this thread, not in the event loop. Compiling the first pattern loads RE2, which takes some
+milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -77,7 +76,9 @@ class IdPattern:
         return set(found)
 
     def _match_some(self, ids: Sequence[str], start: int, found: list[str], clock: Clock) -> int:
-        """Match ids from index `start` on for TURN_SECONDS. Returns the index of the next id to match."""
+        """Match the ids from the index `start` on, and stop after TURN_SECONDS. Returns the index of the next id to
+        match.
+        """
         end = clock.monotonic() + TURN_SECONDS
         for number in range(start, len(ids)):
             if self._compiled.fullmatch(ids[number]) is not None:

@@ -2,9 +2,9 @@
 
 A request names a key (a group or transactional id), and the key determines a partition. The partition's state machine
 decides the `Effects` of the request (records to log, replies, timers). The records among the effects are appended as
-one batch to that partition,
-then replayed into the state machine. The replies are sent only after the batch is committed (S40). Loading replays the
-log's records through the same method (`Machine.replay`), so a restart restores the same state.
+one batch to that partition, then replayed into the state machine. The replies are sent only after the batch is
+committed (S40). Loading replays the log's records through the same method (`Machine.replay`), so a restart restores the
+same state.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
@@ -85,8 +85,8 @@ class CoordinatorRuntime(Generic[M]):
         """`make_machine(index)` creates the empty state machine of a partition. `on_end` is called for each value in
         `Effects.ends` (such as a transaction whose markers must be written) after the step's records are committed. Its
         arguments are the value and the leader epoch in which the value was logged or loaded. If the records of a step
-        (call of a state machine) are not committed within
-        `commit_seconds`, the replies of the step are COORDINATOR_NOT_AVAILABLE errors.
+        (call of a state machine) are not committed within `commit_seconds`, the replies of the step are
+        COORDINATOR_NOT_AVAILABLE errors.
         """
         self._topic = topic
         self._make_machine = make_machine
@@ -260,8 +260,9 @@ class CoordinatorRuntime(Generic[M]):
         return shard
 
     def _may_lead(self) -> bool:
-        """Whether no other broker can be the coordinator now. While the result is False, requests are refused and
-        timers wait. A change that was made during this time could be lost, because another coordinator may exist.
+        """Whether this broker is certainly the only coordinator of its partitions at present. While the result is
+        False, requests are refused and timers wait. A change that was made during this time could be lost, because
+        another coordinator may exist.
         """
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
@@ -272,8 +273,8 @@ class CoordinatorRuntime(Generic[M]):
         the response, or a future of the response.
 
         The second argument of the operation is the waiter (the waiting request), which this operation or a later
-        operation replies to. The operation raises
-        KafkaError to refuse the request. `failed` translates an error into a response.
+        operation replies to. The operation raises KafkaError to refuse the request. `failed` translates an error into a
+        response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:
@@ -452,8 +453,8 @@ class CoordinatorRuntime(Generic[M]):
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
         """Call `on_end` for each value in `ends` (for example a transaction whose markers must be written), unless
-        `code` is an error. An error
-        means that this broker is no longer the coordinator. The next coordinator finds these values in the log.
+        `code` is an error. An error means that this broker is no longer the coordinator. The next coordinator finds
+        these values in the log.
         """
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)

@@ -54,8 +54,7 @@ class Machine(Protocol):
     def on_failed(self, key: str) -> Effects:
         """Called after the handling of a request for `key` raised an exception: drop the changes of `key` that were not
         logged, as a restart would. The runtime (not this method) replies to the waiting requests. The effects must not
-        contain
-        records.
+        contain records.
         """
 
     def on_unloaded(self, error: KafkaError) -> Effects:

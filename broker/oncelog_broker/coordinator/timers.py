@@ -1,5 +1,5 @@
-"""A queue of timers for state machines, which returns the due timers and the time of the next timer. Pure: the time is
-an argument.
+"""A queue of timers for state machines, which returns the due timers and the time of the next timer. This module has no
+I/O and no clock; the caller passes the time.
 
 Setting a timer again, as each heartbeat does with a session timer, costs only one update of a dict: the timer's place
 in the heap (ordered by deadline) is corrected later, when the timer comes to the top of the heap.
@@ -18,8 +18,8 @@ class TimerQueue(Generic[K]):
     """Timers by key; a key has at most one timer.
 
     Invariant: each key of `_deadlines` has exactly one valid entry in the heap; `_placed` has the time of this entry.
-    The time of the valid entry is not later than the deadline. Outdated entries of the heap are removed when
-    they come to the top, or when more than half of the heap is outdated.
+    The time of the valid entry is not later than the deadline. Outdated entries of the heap are removed when they come
+    to the top, or when more than half of the heap is outdated.
     """
 
     def __init__(self) -> None:

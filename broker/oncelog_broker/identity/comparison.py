@@ -4,8 +4,8 @@ the start, or start with corrections.
 
 The rule: a start that could lose records, or split records between two clusters, is refused, with an explanation and
 the setting that accepts the difference. A difference that the broker can correct from the logs or from a copy of the
-metadata is corrected. The verdict has the warnings and errors to be logged. docs/design/identity.md has the table
-of cases. Pure: no I/O, no clock.
+metadata is corrected. The verdict has the warnings and errors to be logged. docs/design/identity.md has the table of
+cases. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """Return the entry about this directory in the lists of lost directories that the notes of the other directories
-    have; None if there is no entry.
+    """The notes of current directories list lost directories. Return the list entry about this directory; None if there
+    is no entry.
     """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]

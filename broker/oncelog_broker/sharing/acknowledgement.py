@@ -2,8 +2,7 @@
 
 All batches that a request has for a share partition are checked before the state changes. If the member has not
 acquired one of the offsets, all these batches are refused. Acknowledgements of offsets below the start offset are
-ignored, because these
-offsets are done.
+ignored, because these offsets are done.
 """
 
 from __future__ import annotations
@@ -65,7 +64,9 @@ class AckTerms(NamedTuple):
 
 
 def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
-    """Check batches without knowing the share partition. Raises KafkaError INVALID_REQUEST."""
+    """Check the parts of acknowledgement batches that do not depend on the state of the share partition. Raises
+    KafkaError INVALID_REQUEST.
+    """
     if sum(len(batch.types) for batch in batches) > MAX_TYPES:
         raise _invalid(f"more than {MAX_TYPES} acknowledge types for one partition: send them in several requests")
     previous = -1
@@ -155,7 +156,7 @@ def _not_acquired(message: str) -> KafkaError:
 
 
 def _parts(batch: AckBatch, start: int) -> Iterator[_Part]:
-    """The parts of a batch, without offsets below `start`."""
+    """The parts of a batch: ranges of offsets with the same acknowledge type. Offsets below `start` are left out."""
     first, last, types = batch
     if len(types) == 1:
         if last >= start:

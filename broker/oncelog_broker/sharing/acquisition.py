@@ -3,9 +3,8 @@
 Records are acquired in the order of their offsets, in entire batches of the log where possible. If a record was
 delivered several times and not accepted, the record itself may make its consumers fail (a *poison* record). A poison
 record must not use up the deliveries of its neighbours. After half of the allowed deliveries, a run (offsets with the
-same state) is acquired separately from other runs, and at most half of the run at a time. For the last
-delivery, records
-are acquired one by one.
+same state) is acquired separately from other runs, and at most half of the run at a time. For the last delivery,
+records are acquired one by one.
 """
 
 from __future__ import annotations

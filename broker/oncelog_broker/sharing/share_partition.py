@@ -7,11 +7,11 @@ argument.
     ACQUIRED --renew--> ACQUIRED with a new lock
 
 An acknowledgement by a member starts a *transition*: the run (offsets with the same state) keeps its state until the
-share coordinator has written the new state. Meanwhile the records are not delivered. If the write fails and the
-member's lock has expired, the records become available. If the lock has not expired, the member still has the records.
-A change without an acknowledgement (an expired lock, a closed session) takes
-effect immediately, before the change is written. If the write of such an immediate change fails, a new leader may have
-a delivery count that is too low.
+share coordinator has written the new state. During a transition the records are not delivered. If the write fails and
+the member's lock has expired, the records become available. If the lock has not expired, the member still has the
+records. A change without an acknowledgement (an expired lock, a closed session) takes effect immediately, before the
+change is written. If the write of such an immediate change fails, a new leader may have a delivery count that is too
+low.
 
 `outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
 """
@@ -57,7 +57,7 @@ class SharePartition:
 
     @property
     def start_offset(self) -> int:
-        """The offset below which all records are done."""
+        """The start offset: all records below it are acknowledged or archived."""
         return self.runs.start
 
     @property
@@ -97,8 +97,8 @@ class SharePartition:
         return any(run.state is DeliveryState.ACQUIRED for run in self.runs.runs)
 
     def take_outbox(self) -> list[StateBatch]:
-        """Empty `outbox`; returns the changes to be written, without offsets below `kept_start_offset`, which is
-        written together with the changes.
+        """Empty `outbox`, and return the changes to be written. Offsets below `kept_start_offset` are left out, because
+        `kept_start_offset` is written together with the changes.
         """
         start = self.kept_start_offset
         changes, self.outbox = self.outbox, []
@@ -161,9 +161,8 @@ class SharePartition:
 
     def move_log_end(self, log_end_offset: int) -> None:
         """Drop the states of records beyond the end of the log. Records beyond the end of the log were lost, and new
-        records will get the same offsets. After that, `outbox` (the changes to be written) has these offsets as records
-        that were never
-        delivered.
+        records will get the same offsets. After the call, `outbox` (the changes to be written) states that the records
+        with these offsets were never delivered.
         """
         end = self.runs.end
         if log_end_offset < end:

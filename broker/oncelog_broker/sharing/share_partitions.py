@@ -39,8 +39,7 @@ IDLE_SECONDS: Final = 300.0
 
 class _Loading:
     """A load of a share partition's state from the share coordinator, valid in one leader epoch of the partition.
-    `answer` (the result, or a
-    future of it) is set when loading begins.
+    `answer` (the result, or a future of it) is set when loading begins.
     """
 
     __slots__ = ("answer", "leader_epoch", "partition")
@@ -115,8 +114,9 @@ class SharePartitions:
         return hosted if hosted is not None and hosted.is_current else None
 
     def find(self, key: ShareKey, partition: Partition) -> Answer[HostedSharePartition | KafkaError]:
-        """The share partition of a partition that this broker leads, loaded if necessary; or the error for the
-        member."""
+        """Return the share partition for a partition that this broker leads. The share partition is loaded if
+        necessary; if loading fails, the error for the member is returned.
+        """
         hosted = self.loaded(key)
         if hosted is not None:
             return hosted
@@ -155,8 +155,8 @@ class SharePartitions:
         if state.start_offset == NOT_SET or share.outbox:
             # The start offset and changes are written before the share partition is used. Without this write the next
             # leader would apply share.auto.offset.reset again. With "latest" it would skip all records that were
-            # produced in the meantime. The next
-            # leader could also mistake new records for records that were lost with the end of the log.
+            # produced in the meantime. The next leader could also mistake new records for records that were lost with
+            # the end of the log.
             start, count = share.kept_start_offset, share.kept_complete_count
             write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())
             kept = await self._calls.write(key, write)

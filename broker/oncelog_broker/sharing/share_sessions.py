@@ -2,9 +2,8 @@
 
 A member opens a session with its first ShareFetch. Its later requests name only the partitions to add to or remove from
 the session. The session epoch counts the requests of a session, so that a lost or repeated request is noticed. A
-session
-belongs to a connection: when the connection is lost, the member's records are released, unless the member has opened a
-newer session meanwhile (KAFKA-19950).
+session belongs to a connection: when the connection is lost, the member's records are released, unless the member has
+opened a newer session meanwhile (KAFKA-19950).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ records the broker's registration in the directories.
 2. open the store, and read its id and the last registration of this broker;
 3. compare directories and store; if the start is refused, neither the directories nor the store have changed;
 4. claim the directories, open the logs;
-5. record this process as pending in every directory, register, record the registration.
+5. write the nonce of this process as pending into every directory, register, then write the registration into every
+directory.
 """
 
 from __future__ import annotations
@@ -300,8 +301,7 @@ class DataStart:
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
         """Add to an older embedded store the topics that exist only as logs in the data directories. Call this method
-        before the broker
-        registers. Raises StoreUnavailable, OSError."""
+        before the broker registers. Raises StoreUnavailable, OSError."""
         if self.verdict.adopts_unknown and not self.verdict.may_found:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)

@@ -69,8 +69,7 @@ class Subscribed(NamedTuple):
 
 def subscriptions_in(configs: Mapping[str, Mapping[str, str]]) -> list[Subscription]:
     """Return the subscriptions that the client-metrics settings of a cluster image define. A subscription with a value
-    that this release
-    cannot read is logged and left out."""
+    that this release cannot read is logged and left out."""
     found = []
     for name, overrides in configs.items():
         try:

@@ -152,7 +152,7 @@ class Template:
         fields: dict[str, Any] = json.loads(message)
         if "ended" in fields:
             code = self._codes.pop(fields["ended"], None)
-            if code is None:  # the response to the fork request is not read yet
+            if code is None:  # the worker has ended before the response to its fork request was read
                 self._codes[fields["ended"]] = code = asyncio.get_running_loop().create_future()
             if not code.done():
                 code.set_result(fields["code"])

@@ -46,9 +46,8 @@ class Supervisor:
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
         """Run the workers until `stop` is set; setting `stop_at_once` during a slow stop ends the workers immediately.
-        Calls `on_ready` when all
-        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; before an error is raised,
-        all workers have ended.
+        Calls `on_ready` when all workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError;
+        before an error is raised, all workers have ended.
         """
         async with AsyncExitStack() as undo:
             connect = None
@@ -110,8 +109,8 @@ async def _all_ready(workers: Sequence[WorkerProcess]) -> None:
 async def _stop_in_order(
     workers: Sequence[WorkerProcess], running: Sequence[asyncio.Task[None]], at_once: asyncio.Event
 ) -> None:
-    """Stop the workers in reverse order, each after the previous worker has ended; with `at_once`, stop all workers
-    immediately.
+    """Stop the workers in reverse order, each after the previous worker has ended; if `at_once` is True, stop all
+    workers immediately.
     """
     hurried = asyncio.create_task(at_once.wait())
     try:

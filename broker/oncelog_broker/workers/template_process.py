@@ -68,8 +68,8 @@ class TemplateProcess:
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns the
-        function that the worker must run.
+        """Fork workers. Fork workers until the supervisor ends, and then return None. In each forked worker, this
+        method returns the function that the worker must run.
         """
         self._poll.register(self._control, select.POLLIN)
         while True:

@@ -42,8 +42,9 @@ class WorkerRole(NamedTuple):
         return parsed_listeners(config, self.shared_listeners)
 
     def opening(self, on_gone: Callable[[], None]) -> StoreOpening | None:
-        """The object that opens the supervisor's store; None if the workers use ZooKeeper. `on_gone`: called when the
-        supervisor has ended."""
+        """The object that opens the supervisor's store; None if the workers use ZooKeeper. `on_gone` is called when the
+        supervisor has ended.
+        """
         if not self.store_place:
             return None
         return SupervisedOpening(self.store_descriptor, self.store_place, on_gone)

@@ -67,7 +67,7 @@ def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
 def worker_settings(
     config: BrokerConfig, number: int, directories: Sequence[str], own: Sequence[Listener], machine: str
 ) -> dict[str, str]:
-    """The settings of one worker that replace the given settings.
+    """The settings of one worker that differ from the settings that are given for all workers.
 
     `number`: the number of the worker, counted from 1. `directories`: the data directories of the worker. `own`: the
     worker's own listeners, with actual port numbers. `machine`: the name of this machine. InvalidConfig.

@@ -2,7 +2,7 @@
 
 A target is the assignment that a member must reach: topic id -> partitions. A current assignment also has an epoch for
 each partition (KIP-1251): topic id -> partition -> the member epoch in which the partition was assigned to the member.
-Both kinds of assignments are immutable by convention.
+Target assignments and current assignments are immutable by convention.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TopicPartitions(Protocol):
 
 
 def target_of(topics: Iterable[TopicPartitions]) -> Target:
-    """The target assignment that a record contains."""
+    """The target assignment in a log record."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
 
 
@@ -53,7 +53,7 @@ def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
 
 
 def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
-    """The current assignment that a record contains. If the record has no epochs of partitions, all partitions get
+    """The current assignment in a log record. If the record has no epochs of partitions, all partitions get
     `member_epoch`."""
     return {
         topic.topic_id: dict(

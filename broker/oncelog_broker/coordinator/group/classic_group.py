@@ -1,10 +1,10 @@
 """One group of the classic protocol: its members, its generation, and its value in the log. Pure.
 
-A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
-generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
-which members have joined, and which JoinGroup and SyncGroup requests wait for a response. A restart loses the soft
-state, and the members
-start again from the last logged generation.
+A classic group has two kinds of state: durable state and soft state. The durable state is the last logged
+GroupMetadataValue: members with their assignments, generation, protocol, leader. Only `replay` changes the durable
+state. The soft state is the rebalance in progress: which members have joined, and which JoinGroup and SyncGroup
+requests wait for a response. A restart loses the soft state, and the members start again from the last logged
+generation.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
     def logged(self, protocol: str | None) -> GroupMetadataValue.MemberMetadata:
-        """The member in the form of the log."""
+        """The member in the form in which the log stores it."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -167,7 +167,7 @@ class ClassicGroup:
         """Members of this generation that have not sent SyncGroup yet to request their assignment."""
         self.initial_delay_left_ms: int | None = None
         """In the first rebalance of an empty group: milliseconds for which the rebalance may still be delayed to wait
-        for more members. The value is None in later rebalances.
+        for more members. None in all rebalances after the first rebalance.
         """
         self.has_new_members = False
 
@@ -328,7 +328,7 @@ class ClassicGroup:
         return value
 
     def logged(self, now_ms: int) -> GroupMetadataValue:
-        """The present state of the group, in the form of the log."""
+        """The present state of the group, as a value of the type that the log stores."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,

@@ -22,8 +22,7 @@ class ConsumerGroupSettings(NamedTuple):
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
         """The settings of a consumer group: the values of this object, except where the group's overrides have other
-        values.
-        Overrides with other keys are ignored.
+        values. Overrides with other keys are ignored.
         """
         return self._replace(**_own(overrides, "consumer.", self._fields))
 

@@ -146,9 +146,8 @@ class GroupCoordinator:
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
         """The shard (state machine with its log) that now coordinates the partition of `before`; the log may have been
         loaded again since `before` was created. The result is None if this broker no longer coordinates the shard
-        (state machine with its log). The
-        result is also None if the end of the log was truncated, which happens only after another broker has led the
-        partition.
+        (state machine with its log). The result is also None if the end of the log was truncated, which happens only
+        after another broker has led the partition.
         """
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:

@@ -3,10 +3,9 @@ records change durable state.
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
-generation is formed.
-Each member then gets its response; the leader's response lists all members. The leader then sends the assignments,
-which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394,
-KIP-814.
+generation is formed. Each member then gets its response; the leader's response lists all members. The leader then sends
+the assignments, which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62,
+KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
@@ -175,9 +174,9 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 
 
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
-    """Whether the member has not received the response to its previous JoinGroup: its protocols have not changed, so
-    the response repeats the present generation. False for the leader of a stable group, which rejoins to request a
-    rebalance because the input of its assignment has changed."""
+    """Whether this JoinGroup is a retry, because the member has not received the response to its previous JoinGroup. In
+    a retry the protocols are unchanged, and the response repeats the present generation. False for the leader of a
+    stable group, which rejoins to request a rebalance because the input of its assignment has changed."""
     if list(member.protocols) != list(protocols):
         return False
     if group.state is GroupState.STABLE:
@@ -190,7 +189,7 @@ def _update(step: Step, asked: Join, member: Member) -> None:
     group, newest = step.group, asked.member(member.member_id)
     member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
     earlier = group.joining.get(member.member_id)
-    if earlier is not None:  # the client has given up its earlier JoinGroup request
+    if earlier is not None:  # reply to the member's earlier JoinGroup, which the client has given up
         step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
     group.joining[member.member_id] = asked.waiter
 

@@ -60,7 +60,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Maximum number of offset tombstones that one step (call of the state machine) logs, which takes a few milliseconds.
+"""Maximum number of offset tombstones in one step (call of the state machine); such a step takes a few milliseconds.
 """
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
@@ -302,7 +302,8 @@ class GroupMachine:
         the records in `effects` are replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
-        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group with members is converted to a group of the consumer protocol. Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -358,7 +359,7 @@ class GroupMachine:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """The ids of all groups, including groups that only have committed offsets. Returns a copy."""
+        """The ids of all groups, including groups that only have committed offsets. The result is a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:
@@ -451,10 +452,9 @@ class GroupMachine:
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
         """Check that the member in the request is current, with its generation, and may commit offsets. A request
-        without member and generation is allowed only
-        if the group is empty. The returned function checks each partition of the commit. Raises KafkaError
-        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
-        REBALANCE_IN_PROGRESS."""
+        without member and generation is allowed only if the group is empty. The returned function checks each partition
+        of the commit. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
+        UNSUPPORTED_VERSION, REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):

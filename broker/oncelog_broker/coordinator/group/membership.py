@@ -54,7 +54,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     else:
         _has_synced(step, member.member_id)
         earlier = group.syncing.get(member.member_id)
-        if earlier is not None:  # the client has given up its earlier SyncGroup request
+        if earlier is not None:  # reply to the member's earlier SyncGroup, which the client has given up
             step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncing[member.member_id] = waiter
 
@@ -151,8 +151,8 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove members, with one rebalance for all of them. If the request removes the last members, a record is logged.
-    Unused member ids in the request are removed after the record is logged (`Effects.changes`).
+    """Remove all members that the request names, with only one rebalance. If the request removes the last members, a
+    record is logged. Unused member ids in the request are removed after the record is logged (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []

@@ -39,7 +39,7 @@ class PartitionOfGroup(NamedTuple):
 
 class CommittedOffsets:
     """The committed offsets of all groups of one shard (partition of `__consumer_offsets`): group -> topic -> partition
-    -> offset. Mappings that become empty are removed.
+    -> offset. A topic or group without committed offsets is removed from the mapping.
     """
 
     def __init__(self) -> None:
@@ -176,9 +176,8 @@ class CommittedOffsets:
         """The (topic, partition) pairs whose offsets have expired (KIP-211).
 
         The retention time starts at `empty_since_ms`; if `empty_since_ms` is None, it starts at the time of each
-        commit. An offset that was committed with
-        an expiry time (OffsetCommit before v5) expires at that time. Offsets of topics in `keep_topics`, and offsets
-        that an open transaction is about to replace, do not expire.
+        commit. An offset that was committed with an expiry time (OffsetCommit before v5) expires at that time. Offsets
+        of topics in `keep_topics`, and offsets that an open transaction is about to replace, do not expire.
         """
         gone = []
         for topic, partitions in self.of_group(group_id).items():

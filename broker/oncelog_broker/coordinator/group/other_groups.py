@@ -14,7 +14,7 @@ class OtherGroups(Protocol):
     """
 
     def has(self, record: object) -> bool:
-        """Whether the record is one of this group protocol."""
+        """Whether the record belongs to this group protocol."""
 
     def replay(self, record: Any) -> None:
         """Apply a logged record to the groups of this protocol."""

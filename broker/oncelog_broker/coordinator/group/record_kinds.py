@@ -1,8 +1,8 @@
 """Tables of the kinds of records in `__consumer_offsets`, for decoding and encoding records. Pure.
 
-Each protocol of groups has its own table. The version of a record's key is the number of the record's kind. The value
-of a record has a version, too. An unknown version of the value is an error, because a value that is decoded wrongly
-could lose the group.
+Each group protocol (consumer, share, streams) has its own table of record kinds. The version of a record's key is the
+number of the record's kind. The value of a record has a version, too. An unknown version of the value is an error,
+because a value that is decoded wrongly could lose the group.
 """
 
 from __future__ import annotations

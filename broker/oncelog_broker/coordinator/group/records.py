@@ -75,8 +75,7 @@ def _value_version(value: OffsetCommitValue | GroupMetadataValue) -> int:
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """Decode a record. Returns None for a kind of record that only a later release knows; such records are ignored, as
-    in Kafka.
-    Raises MalformedMessage."""
+    in Kafka. Raises MalformedMessage."""
     kind = read_version(key)
     if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:
         return OffsetRecord(_offset_key(key), None if value is None else decode_versioned(OffsetCommitValue, value))

@@ -24,11 +24,11 @@ class TimerKind:
     joined in time with the member id that the broker gave it.
     """
     JOIN: Final = "join"
-    """Join timer: expires when the time in which members may rejoin is over."""
+    """Join timer: expires at the end of the time during which members may rejoin."""
     SYNC: Final = "sync"
-    """Sync timer: expires when the time in which members may request their assignment is over."""
+    """Sync timer: expires at the end of the time during which members may request their assignment (SyncGroup)."""
     REBALANCE: Final = "rebalance"
-    """Rebalance timer: expires when the time in which a member of the consumer protocol must revoke partitions is over.
+    """Rebalance timer: expires when a member of the consumer protocol has not revoked partitions in time.
     """
     INITIAL_DELAY: Final = "initial delay"
     """Initial rebalance delay: during this time the first members of a streams group join; when it expires, tasks are

@@ -41,7 +41,9 @@ class TaskSet(NamedTuple):
 
 
 class CurrentTasks(NamedTuple):
-    """The current tasks of one member in each role. Only active tasks have epochs, to check offset commits."""
+    """The current tasks of one member in each role. Only active tasks have epochs, because the epochs are needed only
+    to check offset commits.
+    """
 
     active: EpochTasks = MappingProxyType({})
     standby: Tasks = NO_TASKS

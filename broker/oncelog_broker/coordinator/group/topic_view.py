@@ -1,7 +1,7 @@
 """An immutable view of the topics in the cluster for groups: names, ids, numbers of partitions, and racks.
 
-`changed` returns a new view only if something has changed on which an assignment depends. Therefore groups compare
-views by identity: a group that has already checked this view object need not check the topics again.
+`changed` returns a new view only if an input of assignments has changed. Therefore groups compare views by identity: a
+group that has already checked this view object need not check the topics again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class TopicView:
                 self.names_of_topics = before.names_of_topics
 
     def changed(self, image: ClusterImage) -> TopicView:
-        """The view of a newer cluster image; returns this view if nothing has changed on which assignments depend."""
+        """Return the view of the topics in a newer cluster image. Returns this view object itself if no input of
+        assignments has changed.
+        """
         if _racks(image) != self._racks:
             return TopicView(image, self)
         changes = image.topic_changes_since(self._image)

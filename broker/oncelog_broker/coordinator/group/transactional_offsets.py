@@ -42,7 +42,8 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
 def check_epoch(group: ConsumerGroup | StreamsGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
     """Check that a member of a group with member epochs (consumer or streams protocol) still owns the partitions whose
     offsets it commits. The check accepts the epoch of the member, or an older epoch for partitions that the member had
-    in that epoch (KIP-1251). Raises KafkaError UNKNOWN_MEMBER_ID, and for a stale epoch ILLEGAL_GENERATION.
+    in that epoch (KIP-1251). Raises KafkaError UNKNOWN_MEMBER_ID for an unknown member, or ILLEGAL_GENERATION for a
+    stale epoch.
     """
     epoch, member_id = request.generation_id, request.member_id
     says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None

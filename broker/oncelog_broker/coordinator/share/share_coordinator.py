@@ -3,8 +3,7 @@ to requests, and deletes the records that newer snapshots have replaced.
 
 The topic is not compacted, because a logged change does not replace older changes. Instead, the coordinator finds the
 oldest of the share partitions' newest snapshots, and deletes all records before it. Share partitions that have not been
-written for a long
-time get a new snapshot.
+written for a long time get a new snapshot.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ R = TypeVar("R")
 
 class ShareCoordinator:
     """Coordinates the share partitions whose state is in a partition of `__share_group_state` that this broker leads.
-    The methods for
-    requests return errors as KafkaError values and never raise KafkaError."""
+    The methods for requests return errors as KafkaError values and never raise KafkaError."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas, host: Host) -> None:
         self._image = ClusterImage("")
@@ -127,8 +125,7 @@ class ShareCoordinator:
     async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
         """Delete the records before the oldest needed snapshot, after all new snapshots are committed. Deleting records
         before this commit is not safe: if an uncommitted snapshot is lost at a leader change, the next leader needs the
-        records that the snapshot replaces. If the commit takes
-        too long, the records stay until the next pruning."""
+        records that the snapshot replaces. If the commit takes too long, the records stay until the next pruning."""
         partition = shard.partition
         oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
         committed = no_longer_than(self._commit_seconds, partition.committed(end), self._deadlines)

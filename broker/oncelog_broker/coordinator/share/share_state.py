@@ -1,8 +1,8 @@
 """The state of one share partition. An instance of this class is immutable. Pure.
 
-Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again; a write with an
-older state epoch belongs to the previous state and is refused. The *leader epoch* is the epoch of the newest partition
-leader that has read the state; an older leader may no longer write.
+Writes with an outdated state epoch or leader epoch are fenced. The *state epoch* rises when a group initializes the
+state again; a write with an older state epoch belongs to the previous state and is refused. The *leader epoch* is the
+epoch of the newest partition leader that has read the state; an older leader may no longer write.
 
 Invariant: the start offset does not decrease within a state epoch, unless the partition's log has lost its last
 records. After such a loss the leader's write states that the records from the new start offset to the old start offset
@@ -18,8 +18,8 @@ from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateB
 from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
 
 NOT_SET: Final = -1
-"""The value -1. As a start offset: the group's share.auto.offset.reset decides. As an epoch: not checked. As a count:
-unknown.
+"""A start offset of -1 means that the group's share.auto.offset.reset decides. An epoch of -1 means that the epoch is
+not checked. A count of -1 means that the count is unknown.
 """
 
 
@@ -87,8 +87,8 @@ class ShareState(NamedTuple):
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
     """Whether the leader's write states that all records from `start` up to the old start offset `before` were never
-    delivered. If so, the start offset may decrease. A released record does not count as never delivered, because it was
-    delivered at least once before its release.
+    delivered. If these records were never delivered, the start offset may decrease. A released record does not count as
+    never delivered, because it was delivered at least once before its release.
     """
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)

@@ -12,8 +12,8 @@ from typing import Final
 from oncelog_broker.coordinator.client import Client
 
 MAX_CLIENTS: Final = 10_000
-"""Maximum number of stored clients; they take one or two megabytes. The clients that were stored first are removed
-first. A client with an open transaction is usually still stored, because its last request is recent.
+"""Maximum number of stored clients; they take one or two megabytes. When there are more, the client whose last request
+is the oldest is removed. A client with an open transaction is usually still stored, because its last request is recent.
 """
 MAX_CLIENT_ID_CHARS: Final = 255
 """Maximum characters of a stored client id; longer client ids are cut."""
@@ -21,7 +21,7 @@ MAX_CLIENT_ID_CHARS: Final = 255
 
 class LastClients:
     """Transactional id -> the client that last initialised the transactional id or ended one of its transactions. Only
-    the present producer of the id can do so.
+    the present owner of the transactional id can do these two things.
     """
 
     def __init__(self) -> None:

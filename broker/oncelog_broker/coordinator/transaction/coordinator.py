@@ -235,8 +235,7 @@ class TransactionCoordinator:
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
         """Log that all markers of the committed or aborted transaction `end` are written. Returns True if the
-        completion is logged,
-        or if this broker no longer coordinates the transaction."""
+        completion is logged, or if this broker no longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True
         try:
@@ -260,8 +259,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one timed-out transaction. If the abort fails, the next periodic check tries again, so that other
-        timed-out transactions need not wait.
+        """Abort one timed-out transaction. If the abort fails, the next periodic check tries again, and other timed-out
+        transactions do not have to wait.
         """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:

@@ -2,10 +2,8 @@
 
 Before transactions V2 the epoch does not change between transactions. A repeated EndTxn then looks the same as an
 EndTxn for a next transaction that was never begun. Only the state of the transactional id decides between these two
-cases. Under V2 the
-epoch rises with
-every transaction: a request with the previous epoch is a retry, and a request with the current epoch ends the present
-transaction (KIP-890).
+cases. Under V2 the epoch rises with every transaction: a request with the previous epoch is a retry, and a request with
+the current epoch ends the present transaction (KIP-890).
 
 Only a request with the owner's producer id and epoch (`TransactionMetadata.client`) may end a transaction. After a new
 producer has taken over an open transaction (KIP-939), the producer that wrote its records is fenced.
@@ -47,7 +45,7 @@ def end_v2(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
     """Return the metadata to log after an EndTxn under transactions V2; the epoch identifies the transaction, and an
-    abort is also valid if no transaction is open. This function also raises NeedsProducerId.
+    abort is also valid if no transaction is open. Raises the same KafkaErrors as `end_v1`, and NeedsProducerId.
     """
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:

@@ -45,8 +45,7 @@ class Granted(NamedTuple):
 
 class TransactionEnd(NamedTuple):
     """A transaction whose commit or abort is logged and whose markers must be written. `producer` is the producer id
-    and epoch
-    in its markers, which must be written to all of `partitions` (S39)."""
+    and epoch in its markers, which must be written to all of `partitions` (S39)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -127,8 +126,7 @@ class TransactionMachine:
 
     def on_loaded(self) -> Iterator[Effects]:
         """Yield the effects that complete, after loading, the transactions whose commit or abort is logged (S44).
-        Markers that were already written may be
-        written again (S39)."""
+        Markers that were already written may be written again (S39)."""
         known = [each.producer_id for each in self._transactions.values()]
         known += [each.next_producer_id for each in self._transactions.values()]
         self._note_producer_id(max(known, default=NO_PRODUCER_ID))
@@ -269,8 +267,8 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """Log that all markers of the committed or aborted transaction `end` are written. A repeated call does nothing
-        (E8).
+        """Log that all markers of the committed or aborted transaction `end` are written. If the completion is already
+        logged, nothing is done (E8).
         """
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)

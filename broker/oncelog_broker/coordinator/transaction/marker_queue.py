@@ -2,8 +2,8 @@
 
 A committed or aborted transaction stays in the queue until each of its partitions has its marker. Leader changes do no
 harm, because the leader is looked up each time that a marker is sent. A failed marker is sent again after a pause,
-which grows with each
-attempt. Markers that are added while a request to the same broker is in flight are sent with the next request.
+which grows with each attempt. Markers that are added while a request to the same broker is in flight are sent with the
+next request.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Decision:
         self.coordinator_epoch = coordinator_epoch
         """The coordinator epoch with which further markers of this decision are sent."""
         self.was_fenced = False
-        """Whether a partition has refused a marker because of a later coordinator. The warning about this is logged
-        only once.
+        """Whether a partition has refused a marker because of a later coordinator. If True, the warning about the later
+        coordinator is not logged again.
         """
         self._is_current = is_current
         self._left = set(end.partitions)
@@ -125,8 +125,7 @@ class MarkerQueue:
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
         `broker_id` leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a
-        marker that
-        cannot be written to `answered` or `again`.
+        marker that cannot be written to `answered` or `again`.
         """
         image = self._metadata.image
         led: list[TopicPartition] = []
@@ -181,8 +180,7 @@ class MarkerQueue:
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:
         """Handle the result of sending a marker that `take` has removed from the queue. A marker that was not written
-        is queued to be sent
-        again.
+        is queued to be sent again.
         """
         decision = marker.decision
         if code in NEEDS_NO_MARKER:

@@ -3,11 +3,9 @@ all markers are written (S39, E7).
 
 There is one task for each broker with queued markers. The task for another broker sends one WriteTxnMarkers request and
 waits for its response before it sends the next request. The task for this broker itself appends markers to the
-partitions that
-this broker leads, and handles all these
-partitions of a transaction in one pass. Only markers that could not be appended immediately are queued. If a task
-raises an exception, the markers that it took from the queue and that have no result are queued again, because otherwise
-their transaction would never end.
+partitions that this broker leads, and handles all these partitions of a transaction in one pass. Only markers that
+could not be appended immediately are queued. If a task raises an exception, the markers that it took from the queue and
+that have no result are queued again, because otherwise their transaction would never end.
 """
 
 from __future__ import annotations
@@ -49,8 +47,8 @@ MARKERS_SECONDS: Final = SLICE_SECONDS
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition. They identify a marker in a request, because one request ends at most one transaction of a
-producer.
+"""The producer id and the partition of a marker. They identify a marker in a request, because one request ends at most
+one transaction of a producer.
 """
 
 
@@ -102,7 +100,7 @@ class MarkerSender:
         return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
-        """Queue markers again that waited for a new cluster image."""
+        """Put markers that waited for a new cluster image into the queue again."""
         self._queue.on_image()
         self._go_on()
 
@@ -241,9 +239,9 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. Only
-        partitions that do not
-        exist need no marker."""
+        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. A
+        partition that does not exist needs no marker; for all other partitions the markers are sent again.
+        """
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
                 await self._see_what_exists(markers)

@@ -90,14 +90,13 @@ class TransactionMetadata(NamedTuple):
     field."""
     next_producer_epoch: int = NO_EPOCH
     """The producer epoch of the owner that has taken over the open transaction; the owner's producer id is
-    `next_producer_id`. NO_EPOCH if the transaction was not taken over.
+    `next_producer_id`. NO_EPOCH if no new owner has taken over the transaction.
     """
     next_timeout_ms: int = NO_TIMEOUT_MS
     """The timeout in ms that the new owner of a taken-over transaction requested. If it is shorter than `timeout_ms`,
     it applies only from the owner's next transaction on. The field exists only in memory, because Kafka's log format
-    has no such
-    field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its next
-    InitProducerId."""
+    has no such field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its
+    next InitProducerId."""
 
     def __repr__(self) -> str:
         return (
@@ -217,8 +216,8 @@ class TransactionMetadata(NamedTuple):
     def prepared(
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """Decide the outcome of the transaction. Under transactions V2 the producer epoch is raised, so that the
-        markers fence late requests of this transaction (S39). Raises NeedsProducerId.
+        """Set the outcome (commit or abort) of the transaction. Under transactions V2 the producer epoch is raised, so
+        that the markers fence late requests of this transaction (S39). Raises NeedsProducerId.
         """
         changes: dict[str, Any] = {}
         if client_transaction_version >= TRANSACTIONS_V2:
@@ -244,9 +243,9 @@ class TransactionMetadata(NamedTuple):
         """The changed fields when a decision raises the epoch: the epoch of the markers, and the owner's next producer
         id and epoch.
 
-        For a taken-over transaction two epochs are raised: the epoch of the markers is one above the epoch of the
-        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. If only the
-        markers' epoch were raised, a late copy of the EndTxn request could end the owner's next transaction.
+        For a taken-over transaction two epochs are raised. The epoch of the markers is the epoch of the records plus 1.
+        The owner's next epoch is the epoch of the request that ends the transaction plus 1. If only the markers' epoch
+        were raised, a late copy of the EndTxn request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:

@@ -3,13 +3,12 @@
 Example: a producer sends batch 0 and batch 1. The coordinator is unreachable when batch 0 is verified, and reachable
 when batch 1 is verified. A partition accepts any first sequence of an unknown producer. Without the rule of this
 module, the partition would therefore append batch 1. When the producer sends batch 0 again, the partition would refuse
-it, and the transaction would have to abort.
-With the rule, the partition refuses batch 1 and all later batches until batch 0 is appended.
+it, and the transaction would have to abort. With the rule, the partition refuses batch 1 and all later batches until
+batch 0 is appended.
 
 The rule applies only to producers whose last batch is not in the log's producer state. For all other producers the log
 already checks the next sequence. Applied to them, the rule would let a late copy of an old batch delay new batches. The
-rule applies to
-transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
+rule applies to transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class RefusedSequences:
     def after_verification(
         self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
-        """Returns the verification error `refused` if there is one. If `refused` is None, returns an
-        error if another batch must be sent first, otherwise None.
+        """Returns the verification error `refused` if there is one. If `refused` is None, returns an error if another
+        batch must be sent first, otherwise None.
         """
         if refused is not None:
             self.note(where, producer, sequence)

@@ -8,8 +8,7 @@ V2 the coordinator adds the partition (T7).
 
 The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
 guard object, which every marker written after that invalidates (`replication/verification_guards.py`). A marker that is
-written
-between the question and the append invalidates this guard, and the append fails (E3).
+written between the question and the append invalidates this guard, and the append fails (E3).
 
 If this broker's cluster image is outdated, this broker may ask a former coordinator. That coordinator may report a
 transaction as open although the new coordinator has ended it. In this case the new coordinator's marker in the log has

@@ -1,10 +1,10 @@
 """The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
 partitions.
 
-Source: Kafka's SimpleAssignor. With M members and P partitions each partition is assigned to ceil(M / P) members, so
-that every member has at least one partition. The numbers of partitions of two members differ by at most one. Within
-these two limits (members per partition, partitions per member) a member keeps its previous partitions. If members read
-different topics, each topic is assigned separately. Pure.
+Source: Kafka's SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M / P)
+members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
+one. Within these two limits (members per partition, partitions per member) a member keeps its previous partitions. If
+members read different topics, each topic is assigned separately. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TopicPartition = tuple[bytes, int]
 
 
 def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Collection[int]]) -> Steps[Targets]:
-    """Return the target of each member. `partitions`: the partitions that may be assigned, by topic id. `members` must
-    be in the order of their ids."""
+    """Return the target assignment of each member of a share group. `partitions`: the partitions that may be assigned,
+    by topic id. `members` must be in the order of their ids."""
     assigned: dict[str, dict[bytes, set[int]]] = {member.member_id: {} for member in members}
     if len({member.topics for member in members}) == 1:
         topics = [topic_id for topic_id in sorted(partitions) if topic_id in members[0].topics]
@@ -39,8 +39,9 @@ def _assign(
     partitions: Sequence[TopicPartition],
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign the partitions to the members, all of which read all these partitions. The result is added to
-    `assigned`."""
+    """Assign the partitions to the members, all of which read all these partitions. The new partitions of each member
+    are added to `assigned`.
+    """
     if not members or not partitions:
         return
     sharing = -(-len(members) // len(partitions))
@@ -49,8 +50,8 @@ def _assign(
     rooms: dict[str, int] = {}
     done = 0
     for member in members:
-        # The fair share of a member is `quota` or `quota + 1` partitions; `extras` members get `quota + 1`. Members
-        # that had more than `quota` partitions keep `quota + 1` partitions, until `extras` members have done so.
+        # The fair share of a member is `quota` or `quota + 1` partitions; `extras` members get `quota + 1`. The first
+        # `extras` members that had more than `quota` partitions keep `quota + 1` of them.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)
@@ -84,8 +85,8 @@ def _fill(
     sharing: int,
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign partitions that still need members to members with fewer partitions than their share. The partitions
-    with the fewest members come first. A member gets no more partitions if it already has every partition that still
+    """Assign partitions that still need members to members with fewer partitions than their share. The partitions with
+    the fewest members are assigned first. A member gets no more partitions if it already has every partition that still
     needs members.
     """
     done = 0

@@ -14,8 +14,8 @@ millisecond."""
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor's input. `topics` are the ids of the existing topics that the member reads; `target` is
-    the member's previous target assignment.
+    """A group member, as one of the inputs of an assignor. `topics` are the ids of the existing topics that the member
+    reads; `target` is the member's previous target assignment.
     """
 
     member_id: str
@@ -37,7 +37,7 @@ class GroupSpec(NamedTuple):
 
 
 Targets = dict[str, Target]
-"""Member id -> target assignment."""
+"""Result of an assignor: member id -> target assignment of this member."""
 Assignor = Callable[[GroupSpec], Steps[Targets]]
 
 

@@ -107,7 +107,7 @@ class _Holder:
 
 
 class _State:
-    """The state of an assignment while it is computed."""
+    """The state of a task assignment while the assignor computes it."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group

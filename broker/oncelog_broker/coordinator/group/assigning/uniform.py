@@ -1,8 +1,8 @@
 """The assignor "uniform": distributes partitions as evenly as possible and moves as few partitions as possible. Pure.
 
 If all members read the same topics, each member keeps its previous partitions up to its quota, and the remaining
-partitions are assigned to members below their quota. A balanced assignment does not change (KAFKA-18688). If members
-read different topics, `heterogeneous` is used.
+partitions are assigned to members below their quota. If the previous assignment is already balanced, it does not change
+(KAFKA-18688). If members read different topics, `heterogeneous` is used.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _keep(
     member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
     """Split the previous partitions of a member into at most `room` partitions that the member keeps, and the
-    partitions that the member gives up. `seen`: partitions of the members that were handled before. If the broker
-    stopped when only part of an assignment was logged, two members may have the same partition in their previous
-    targets.
+    partitions that the member gives up. `seen` has the previous partitions of the members that were handled before this
+    member. If the broker stopped when only part of an assignment was logged, two members may have the same partition in
+    their previous targets.
     """
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []

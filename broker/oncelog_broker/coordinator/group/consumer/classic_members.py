@@ -2,8 +2,7 @@
 
 The generation of a classic member is its member epoch. At a JoinGroup the member gives up or gets partitions once,
 which moves the member towards its target assignment. The response to the JoinGroup is sent immediately. SyncGroup
-returns the member's assignment. Heartbeat
-returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
+returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
     """The member as it was before this request, the id of the static member that it replaces, and the replaced static
-    member. The
-    second and third value are None if no static member is replaced.
+    member. The second and third value are None if no static member is replaced.
     """
     group = step.group
     if instance_id is None:
@@ -220,8 +218,8 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
-    """Remember that the member got REBALANCE_IN_PROGRESS. The first REBALANCE_IN_PROGRESS response starts the member's
-    rebalance timeout, within which the member must join again.
+    """Store that the member got a REBALANCE_IN_PROGRESS response. The first REBALANCE_IN_PROGRESS response starts the
+    member's rebalance timeout, within which the member must join again.
     """
     if member.member_id not in step.group.asked_to_join:
         step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))

@@ -1,9 +1,8 @@
 """One group of the consumer protocol: its members, epochs, targets, and the owner of each partition. Pure.
 
 A group and its members have three kinds of epochs. The *group epoch* rises when a property changes on which the
-assignment depends. The *assignment
-epoch* is the group epoch for which the target assignment was computed. The *member epoch* is the assignment epoch to
-which the member was reconciled.
+assignment depends. The *assignment epoch* is the group epoch for which the target assignment was computed. The *member
+epoch* is the assignment epoch to which the member was reconciled.
 
 The fields contain the logged state, which only `replay` changes. The property `state` is derived from the fields.
 Invariants: each static member is in `static_members`. `owners` maps a partition to the member that has this partition

@@ -1,9 +1,8 @@
 """Converts a group of the consumer protocol to a classic group, when only classic members are left. Pure.
 
 The conversion is logged as one batch: the tombstones that delete the group of the consumer protocol, and the record of
-the classic group. The generation of
-the classic group is the group epoch, and the members' assignments are the target assignments. After the conversion the
-members must join again, since a member has left.
+the classic group. The generation of the classic group is the group epoch, and the members' assignments are the target
+assignments. After the conversion the members must join again, since a member has left.
 """
 
 from __future__ import annotations

@@ -39,10 +39,9 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is also valid if the heartbeat
-    lists only partitions that the member has: the member may not have received the response with its new epoch. Raises
-    KafkaError
-    FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat. A heartbeat with the member's present epoch is valid. The previous epoch is also
+    valid if the heartbeat lists only partitions that the member has: the member may not have received the response with
+    its new epoch. Raises KafkaError FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     if epoch == member.previous_epoch and epoch < member.epoch and is_within(owned, member.assigned):

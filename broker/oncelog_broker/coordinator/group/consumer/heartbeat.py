@@ -1,6 +1,5 @@
 """Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
-assignment. This module has no I/O;
-only replayed records change durable state.
+assignment. This module has no I/O; only replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early next
 heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's target.
@@ -66,8 +65,7 @@ class Heartbeat(NamedTuple):
     @property
     def is_full(self) -> bool:
         """Whether the request has all fields; a client sends all fields in its first request and after an error. A
-        request with all fields
-        gets a response with all fields.
+        request with all fields gets a response with all fields.
         """
         request = self.request
         says_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -175,8 +173,7 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
     """The sending member, and the id of the static member that the sender replaces (None if the sender replaces no
-    member).
-    Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    member). Raises KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None

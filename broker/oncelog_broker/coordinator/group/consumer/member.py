@@ -30,8 +30,8 @@ class MemberState(IntEnum):
     """The progress of a member towards its target assignment. The numbers are stored in the log.
 
     STABLE: the member has the target assignment of its epoch. UNREVOKED: the member still has partitions that it must
-    give up. UNRELEASED: some partitions of the target still belong to other members. UNKNOWN: a state of a later
-    release.
+    give up. UNRELEASED: some partitions of the target still belong to other members. UNKNOWN: the log has a state that
+    only a later release knows.
     """
 
     STABLE = 0

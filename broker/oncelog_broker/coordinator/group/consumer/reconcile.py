@@ -7,10 +7,10 @@ is assigned only when it is free.
 
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
-                subscription has changed, the member must immediately give up the topics that it no longer reads. At
-                another epoch, the action is `_next`.
+                subscription has changed, the member must immediately give up the topics that it no longer reads. If the
+                member is not at the epoch of the target, the action is `_next`.
     UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
-                lists such partitions keeps its state and epoch.
+                lists partitions that it must give up keeps its state and epoch.
     UNRELEASED  `_next`, so that the member gets partitions that have become free.
     UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
     fenced.
@@ -91,8 +91,7 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
     """The member after its next step towards the target: the member gives up partitions or gets free partitions.
-    `epoch`: the epoch of the
-    member while it has partitions to give up."""
+    `epoch`: the epoch of the member while it has partitions to give up."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

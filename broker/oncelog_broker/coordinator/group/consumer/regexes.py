@@ -3,9 +3,8 @@ changes the group afterwards. Pure.
 
 A pattern has the syntax of RE2 and must match a topic name completely. RE2 takes time proportional to the pattern and
 the name, and there may be many names, so RE2 runs in a thread, and each job matches a limited number of names
-(`coordinator.patterns`). All
-patterns (regular expressions) of a group are matched together, for all members. A heartbeat starts the matching. The
-result has only topics that the sender of this heartbeat is authorized to describe.
+(`coordinator.patterns`). All patterns (regular expressions) of a group are matched together, for all members. A
+heartbeat starts the matching. The result has only topics that the sender of this heartbeat is authorized to describe.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ class Resolved(NamedTuple):
 
 def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
     """Handle the regular expression that the member uses after its heartbeat, and start a job if patterns must be
-    matched with topic names.
-    `wrong` is the error message of the pattern, if the pattern was checked. Raises KafkaError
+    matched with topic names. `wrong` is the error message of the pattern, if the pattern was checked. Raises KafkaError
     INVALID_REGULAR_EXPRESSION."""
     step, group = change.step, change.step.group
     old, new = change.before.regex, change.member.regex
@@ -110,8 +108,7 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
     """Log the topics that a job found for each pattern, if a member still uses the pattern. If these topics have
-    changed, raise the group epoch, so that
-    the group is assigned again.
+    changed, raise the group epoch, so that the group is assigned again.
 
     The records may be divided into several batches, because hundreds of patterns may match thousands of topics each.
     The group epoch is logged first, so that a new assignment is computed even if only some of the other records can be

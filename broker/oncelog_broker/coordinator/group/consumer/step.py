@@ -51,7 +51,8 @@ class ConsumerStep(NamedTuple):
 
     def follow_reconciliation(self, member: ConsumerMember) -> None:
         """Start the rebalance timer of a member that must give up partitions; cancel the timer of any other member.
-        Classic members have other timers."""
+        Members of the classic protocol have other timers instead of the rebalance timer.
+        """
         if member.classic is not None:
             return
         if member.is_revoking:

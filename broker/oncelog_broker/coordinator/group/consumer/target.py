@@ -165,9 +165,9 @@ def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effe
     effects = Effects()
     if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
-    # The record of the assignment epoch is logged last. If the record of the assignment epoch is missing, the
-    # assignment is computed again; a target of which only some records were logged does no harm, because a partition's
-    # owner does not depend on targets.
+    # The record of the assignment epoch is logged after the records of the members' targets. If the record of the
+    # assignment epoch is missing, the assignment is computed again; a target of which only some records were logged
+    # does no harm, because a partition's owner does not depend on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

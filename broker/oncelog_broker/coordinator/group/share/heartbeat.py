@@ -1,6 +1,5 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
-no I/O; only
-replayed records change durable state.
+no I/O; only replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early next
 heartbeat while share partitions are being initialized, because a new member cannot read until they are initialized.
@@ -144,8 +143,9 @@ def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Check the epoch of a heartbeat. The member's epoch is valid, and also the previous epoch, because the response
-    with the new epoch may be lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat. The member's present epoch is valid. The previous epoch is also valid, because
+    the member may not have received the response with its new epoch. Raises KafkaError FENCED_MEMBER_EPOCH.
+    """
     if epoch in (JOINING_EPOCH, member.epoch) or (epoch == member.previous_epoch and epoch < member.epoch):
         return
     how = "greater" if epoch > member.epoch else "smaller"
@@ -229,8 +229,8 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member with its target as assignment. Topics that the member no longer reads are left out; these topics stay
-    in the target until the next assignment."""
+    """The member after its target assignment has become its current assignment. Topics that the member no longer reads
+    are left out; these topics stay in the target until the next assignment."""
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
     if member.epoch == epoch:
@@ -320,7 +320,7 @@ def fence(step: ShareStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     left = {other: member for other, member in group.members.items() if other != member_id}
     effects.append(group.epoch_record(group.epoch + 1, step.topics.hash_of(topics_of(left))))
-    if not left:  # an empty group needs no assignment
+    if not left:  # an empty group needs no new assignment
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

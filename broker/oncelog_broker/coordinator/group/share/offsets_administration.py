@@ -3,8 +3,7 @@ state. Pure.
 
 The share coordinators store the state of share partitions. A change of this state therefore has two steps: the group
 first logs the intended change, and logs its completion after the share coordinators have made the change. If a
-coordinator fails between the
-two steps, the administrator must send the request again to complete the change.
+coordinator fails between the two steps, the administrator must send the request again to complete the change.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
     """Log that the share-partition state of these topics is being deleted; None means all topics of the group. Returns
-    the effects and the
-    share partitions to delete. For a topic whose deletion had begun earlier, the result contains all partitions of the
-    topic. Raises KafkaError NON_EMPTY_GROUP."""
+    the effects and the share partitions to delete. For a topic whose deletion had begun earlier, the result contains
+    all partitions of the topic. Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
     state = group.state_partitions

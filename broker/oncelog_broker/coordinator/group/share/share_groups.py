@@ -28,8 +28,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class ShareGroups:
     """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
-    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters are settings, clock,
-    the broker's memory count, and the present topics, as `GroupMachine` gets them.
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters (settings, clock, the
+    broker's memory count, present topics) are the same as the parameters of `GroupMachine`.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class ShareGroups:
         return Effects()
 
     def on_failed(self, group: ShareGroup, effects: Effects) -> None:
-        """Restart the session timers after the append of a step's records failed: the logged state is intact, but the
-        timers may be wrong.
+        """Restart the session timers of the group after an append of its records has failed. The logged state of the
+        group is intact, but timers may be missing.
         """
         group.checked_topics = None
         self._step(group, effects).start_sessions()
@@ -138,8 +138,8 @@ class ShareGroups:
         return effects
 
     def all_states(self, group_id: str) -> Target:
-        """The share partitions whose state a group has initialized, without deleted topics. Raises KafkaError
-        GROUP_ID_NOT_FOUND."""
+        """The share partitions whose state a group has initialized; partitions of deleted topics are left out. Raises
+        KafkaError GROUP_ID_NOT_FOUND."""
         group = find_share_group(self._groups.get(group_id), group_id)
         assignable, topics = group.state_partitions.assignable(), self._topics()
         return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}
@@ -154,8 +154,8 @@ class ShareGroups:
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
         """Log that the share-partition state of these topics is being deleted; None means all topics of the group.
-        Returns the effects and the
-        share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        Returns the effects and the share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
         group = find_share_group(self._groups.get(group_id), group_id)
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 

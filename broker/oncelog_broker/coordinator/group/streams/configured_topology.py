@@ -5,10 +5,9 @@ Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics for w
 partitions must have the same number. In this broker, this rule applies only within one co-partition group.
 
 The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
-repartition topic gets as many partitions as the topics with which it is co-partitioned. If it is co-partitioned with no
-topic, it gets the largest number of partitions among the source topics of all subtopologies that write to it. A
-changelog topic has one partition for
-each task of its subtopology.
+repartition topic gets as many partitions as the topics with which it is co-partitioned. A repartition topic that is
+co-partitioned with no topic gets the largest number of partitions among the source topics of all subtopologies that
+write to it. A changelog topic has one partition for each task of its subtopology.
 """
 
 from __future__ import annotations
@@ -140,8 +139,8 @@ def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> Confi
 
 def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) -> dict[str, int]:
     """Return the number of partitions of each repartition topic, without regard to co-partitioning, which is applied
-    later. The caller has checked that
-    all source topics exist; `check_topology` has checked that each number can be derived."""
+    later. The caller has checked that all source topics exist; `check_topology` has checked that each number can be
+    derived."""
     counts = {
         topic.name: topic.partitions
         for each in topology.subtopologies.values()

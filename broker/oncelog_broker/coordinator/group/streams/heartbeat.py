@@ -1,6 +1,5 @@
 """Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays in the group, and leaves. This module
-has no I/O;
-only replayed records change durable state.
+has no I/O; only replayed records change durable state.
 
 A heartbeat that changes the group logs one batch of records, in this order: the member's metadata, the topology that
 the group's first member sent, the group epoch, the target assignment, the member's current assignment.
@@ -198,7 +197,7 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Str
     """Return the topology of the group, which comes from its first member. Raises KafkaError INVALID_REQUEST if the
     request has another topology, unless the requested topology is older."""
     if request.topology is None:
-        if group.topology is None:  # the record of the topology is missing in the log
+        if group.topology is None:  # the log has no record of the group's topology
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology: join again.")
         return group.topology
     if group.topology is not None and group.topology.epoch > request.topology.epoch:
@@ -264,8 +263,9 @@ def _raise_group_epoch(
 
 
 def _initial_delay(step: StreamsStep) -> int:
-    """Return the end of the group's initial rebalance delay (wall time in ms), or 0 without a delay. The first member
-    of an empty group starts the delay."""
+    """Return the end of the group's initial rebalance delay (wall time in ms), or 0 without a delay. The initial
+    rebalance delay starts when the first member joins an empty group.
+    """
     group, delay_ms = step.group, step.settings.initial_rebalance_delay_ms
     if group.delayed_until_ms or group.members or delay_ms == 0:
         return group.delayed_until_ms

@@ -68,8 +68,8 @@ class StreamsGroup:
     view of the cluster's topics with which the group last compared its metadata hash. `configured` is the group's
     topology matched with this view. Both fields (`checked_topics`, `configured`) are None after loading.
     `shutdown_requested_by` is the id of the member that has requested the shutdown of all members. `delayed_until_ms`
-    is the end of the initial rebalance delay (wall time in ms); 0 means no delay.
-    `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
+    is the end of the initial rebalance delay (wall time in ms); 0 means no delay. `endpoint_epoch` rises when the tasks
+    of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",

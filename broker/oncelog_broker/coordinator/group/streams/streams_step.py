@@ -34,7 +34,7 @@ class StreamsStep(NamedTuple):
         return {NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)}
 
     def start_session(self, member_id: str) -> None:
-        """Start the session timer of a member, which expires unless the member sends a heartbeat within the session
+        """Start the session timer of a member. The timer expires if the member sends no heartbeat within the session
         timeout.
         """
         self._start_timer(TimerKind.SESSION, member_id, self.settings.session_timeout_ms)

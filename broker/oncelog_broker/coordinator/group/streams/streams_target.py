@@ -149,7 +149,7 @@ def take_assigned(group: StreamsGroup, assigned: StreamsAssigned, now_ms: int) -
     effects = Effects()
     if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
-    # The assignment epoch is logged last: targets that were logged without the epoch are computed again.
+    # The assignment epoch is logged last, so that targets are computed again if only some of them were logged.
     effects.may_be_divided = True
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))

@@ -177,10 +177,9 @@ def _check_subtopology(subtopology: Requested.Subtopology) -> None:
 
 
 def _check_partition_counts(topology: Requested) -> None:
-    """Check that the number of partitions of each repartition topic can be derived from the source topics of the
-    subtopologies that write to it. The source topics of these subtopologies may themselves be repartition topics.
-    Raises KafkaError
-    STREAMS_INVALID_TOPOLOGY."""
+    """Check that the number of partitions of each repartition topic can be derived. The number is derived from the
+    source topics of the subtopologies that write to the repartition topic. The source topics of these subtopologies may
+    themselves be repartition topics. Raises KafkaError STREAMS_INVALID_TOPOLOGY."""
     repartition = [topic for each in topology.subtopologies for topic in each.repartition_source_topics]
     known = {topic.name for topic in repartition if topic.partitions != 0}
     written = {name for each in topology.subtopologies for name in each.repartition_sink_topics}
