@@ -55,7 +55,7 @@ class LogContent:
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
         """Open the files in `directory`. If the directory does not exist, create it; `new_directory` then writes its
-        first files. This method also raises LogCorrupt; after an error no file stays open.
+        first files. Raises LogCorrupt, in addition to the errors of all methods; after an error no file stays open.
         """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:

@@ -72,8 +72,8 @@ class NameSyncs:
 
 
 class NewDirectory:
-    """The new directory of one log, until it is synced. The creator of the log calls `begin`; any thread may call the
-    other methods, more than once.
+    """The new directory of one log, until it is synced. The code that creates the log calls `begin`. The other methods
+    may be called by any thread, and repeatedly.
     """
 
     __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")

@@ -107,8 +107,8 @@ class PartitionLog:
         self.leader_epochs = content.epochs
         self._content = content
         self.local = content.local
-        """The segments of this log; code that reads the log end offset very often reads `local.log_end_offset`, which
-        saves a property call.
+        """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
+        because this saves a call.
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
@@ -269,7 +269,7 @@ class PartitionLog:
         Raises
         KAFKA_STORAGE_ERROR.
 
-        A log that has not changed since it was opened writes nothing, so that a broker with very many logs stops
+        If the log has not changed since it was opened, no file is written, so that a broker with very many logs stops
         quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
         state = self.state
@@ -297,7 +297,8 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the files of a log that is being deleted or reopened, without writing anything, and cancel the
-        snapshots of running flushes. Another log may soon be created in the same directory.
+        snapshots of running flushes. No file may be written later, because another log may soon be created in the same
+        directory.
         """
         self.state.offline_reason = "deleted"
         self.producers.cancel_snapshots()

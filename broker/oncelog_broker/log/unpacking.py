@@ -1,5 +1,5 @@
 """Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
-Only one batch that may decompress to many bytes is decompressed at any time, which limits the memory.
+To limit the memory, no two batches that may have very large records are decompressed at the same time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Records are appended directly from the response buffer, partition by partition; other tasks run between two partitions.
 A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. After an error, only the affected
+for the disk, so it runs in a worker thread; the partition is not fetched during the truncation. After an error, only
+the affected
 partition stops, and is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a

@@ -126,8 +126,9 @@ class LostEpochs:
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Record a partition whose epoch must be raised because the store is older than another log. The epoch of that
-        partition may have been used before, by a leader that wrote nothing here, and clients may know later epochs.
+        """Record a partition whose epoch must be raised because the store is older than another log. The epoch must be
+        raised because another leader may already have used the partition's epoch without writing a record to this log,
+        and clients may know later epochs.
         """
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)

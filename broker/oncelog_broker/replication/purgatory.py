@@ -32,8 +32,8 @@ WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
 """When only the high watermark has advanced, or a partition was added, a follower's fetch waits this many seconds for
-records before its response is sent. Without this delay in the purgatory, a producer that writes rarely would cause two
-responses for each record.
+records before its response is sent. Without this delay, each record of a producer that writes rarely would cause two
+responses: one with the record, and one with the new high watermark.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
@@ -69,7 +69,8 @@ class Purgatory:
         """Return an answer that completes with NONE when the high watermark reaches `next_offset`, or with
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
-        With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller
+        If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
+        smaller
         than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:

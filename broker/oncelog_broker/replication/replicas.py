@@ -141,7 +141,7 @@ class Replicas:
             on_opened(topics)
 
     def doubt_logs(self) -> None:
-        """Remember that the machine lost power before this startup, so that every present log may lack its end."""
+        """Record that the machine lost power before this startup, so that every existing log may have lost its end."""
         self._doubted.update(self._logs.partitions())
 
     # --- methods that request handlers call
@@ -315,8 +315,9 @@ class Replicas:
         return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
-        """Stop fetching for logs whose disk failed. Fetches for such logs would report the old log end to the leader,
-        although nothing is written any more. The leader would rely on records that reopening discards, and propose the
+        """Stop fetching for logs whose disk failed. A fetch for an offline log would report its old log end to the
+        leader, although no record can be written any more. The leader would rely on records that reopening discards,
+        and propose the
         replica for the ISR.
         """
         for partition in self._hosts.values():
@@ -480,8 +481,8 @@ class Replicas:
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
         if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
-            # This replica is not in the ISR, so nothing depends on the records that it lost: it may start empty and
-            # fetch all records.
+            # This replica may start with an empty log and fetch all records, because a replica outside the ISR is not
+            # needed for acknowledged records.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
         # While the log of a deleted topic is being removed, the log of a new topic with the same name must wait.
@@ -551,7 +552,9 @@ class Replicas:
         return must_restart
 
     def on_truncated(self, partition: Partition) -> None:
-        """Continue after a truncation: meanwhile this broker may have been elected, or the partition deleted."""
+        """Continue after a truncation. During the truncation, this broker may have been elected, or the partition may
+        have been deleted.
+        """
         self._hosted.on_truncated()
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:

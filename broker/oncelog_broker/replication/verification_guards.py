@@ -1,7 +1,8 @@
 """Guards that protect a transaction from its verification to the append of its records (KIP-890).
 
-The coordinator's response to the verification may be late. A marker that is appended meanwhile ends the verified
-transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The verifier
+The coordinator's response to the verification may be late. If a marker is appended before the response arrives, it ends
+the verified transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The
+verifier
 therefore creates a guard (an object that a marker invalidates) before the verification, and presents the guard with the
 append; a marker of the producer, or a new leader epoch, invalidates the guard.
 

@@ -31,8 +31,8 @@ class Clock(Protocol):
         """Return the monotonic time in seconds, including the time in which the machine was suspended."""
 
     def processor(self) -> float:
-        """Return the processor seconds that this thread has used. This makes a system call, which is too slow for each
-        request.
+        """Return the processor seconds that this thread has used. Do not call this method for each request, because it
+        makes a system call.
         """
 
 

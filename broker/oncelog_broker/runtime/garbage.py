@@ -7,9 +7,9 @@ are therefore frozen (`gc.freeze`: later collections skip them). Full collection
 few new objects.
 
 Reference counting still frees frozen objects, but a frozen cycle is never freed. When a long-lived object (connection,
-log, group member, transaction) is closed, it must therefore not be part of a reference cycle. This
-also applies to large objects, because a full collection may run while a request of 50,000 elements is handled; an error
-that is kept is stored without its traceback (`KafkaError.as_value`).
+log, group member, transaction) is closed, it must therefore not be part of a reference cycle. Large objects must not be
+part of a cycle, either, because a full collection may freeze them while a request with 50,000 elements is handled. For
+this reason, stored errors have no traceback (`KafkaError.as_value`).
 """
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ class Slices:
         is the result itself if the steps end within the first slice.
 
         Cancelling the answer closes the steps. If a job is running, the steps are closed only after the job has ended,
-        because closing the steps could close a file to which the job is writing. With `must_finish`, the work runs to
+        because closing the steps could close a file to which the job is writing. If `must_finish` is True, the work
+        runs to
         its end even if the answer is
         cancelled.
         """

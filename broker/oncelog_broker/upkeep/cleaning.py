@@ -1,8 +1,9 @@
 """The log cleaner of a broker: compacts the logs in the background, one by one, and begins with the log that has the
 largest dirty ratio.
 
-Compaction runs on the event loop in slices, each followed by a pause of the same length; waits for the disk and large
-compressions or decompressions run in a worker thread. If the entire compaction ran in another thread, requests would
+Compaction runs on the event loop in slices, and pauses after each slice for as long as the slice took. Disk accesses
+and large compressions or decompressions run in a worker thread. If the entire compaction ran in another thread,
+requests would
 become slower: the event loop would wait for the interpreter lock after each of its system calls, several times for each
 request.
 """

@@ -63,7 +63,8 @@ class TransactionScan:
     all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
     `aborted` has the entries of the transaction index. The cleaning may drop the index entries of the transactions in
-    the cleaned part. This is safe because the cleaned part contains no aborted records any more, only headers and
+    the cleaned part. Dropping these entries is safe because the cleaned part contains no aborted records any more, only
+    headers and
     markers, and readers ignore a marker without an index entry (S53).
     """
 

@@ -5,12 +5,13 @@ batch of each producer.
 2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that
 remain.
 
-A batch that keeps all records is copied unchanged. A batch that loses all its records is dropped without decoding it,
-or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met them, so that
+A batch that keeps all records is copied unchanged. A batch that loses all its records is not decoded: either the batch
+is dropped, or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met
+them, so that
 readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
 removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
-aborted records, and would return them to consumers if it became leader. Compaction changes nothing at or above offset
-`end`.
+aborted records, and would return them to consumers if it became leader. Compaction does not change batches at or above
+offset `end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, perhaps in the middle of a segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next

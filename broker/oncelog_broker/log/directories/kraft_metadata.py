@@ -8,7 +8,7 @@ compacted topic, or a topic with unlimited retention, would lose its old records
 after the takeover.
 
 A record's value has a frame of three unsigned varints (frame version 1, record type, record version), followed by a
-message in Kafka's flexible encoding. Only three record types matter here; other types are skipped. Sources: Kafka's
+message in Kafka's flexible encoding. This module reads three record types, and skips all other types. Sources: Kafka's
 MetadataRecordSerde,
 KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """

@@ -71,7 +71,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # the index is missing or damaged and will be rebuilt, so it proves no loss
+        return  # a missing or damaged index does not prove lost records, because it will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -83,7 +83,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
 
 
 def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
-    """Whether the closed `segment`, whose log file is empty, once had records."""
+    """Whether the closed `segment` has lost its records; the caller has checked that its log file is empty."""
     return not was_compacted or _has_entries(segment.offset_index) or _has_entries(segment.time_index)
 
 

@@ -148,7 +148,7 @@ class Segment:
     ) -> Segment:
         """Create an empty, active segment. A segment with a `suffix` in its file names does not belong to the log yet.
 
-        With `is_made_later`, the log file is not created yet; the first append calls `make`.
+        If `is_made_later` is True, the log file is not created by this method, but by the first append.
         """
         segment = cls(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
@@ -206,7 +206,7 @@ class Segment:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Append one complete batch. Raises OSError; after the error nothing has changed."""
+        """Append one complete batch. Raises OSError; the segment is then unchanged."""
         position, size = (self._file or self.file).append(batch), len(batch)
         self.size = position + size
         if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
@@ -223,7 +223,7 @@ class Segment:
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
         """Append several batches with one write; the positions in `locations` are relative to `batches`. Raises
-        OSError; after the error nothing has changed.
+        OSError; the segment is then unchanged.
         """
         position = self.file.append(batches)
         self.size = position + len(batches)

@@ -94,8 +94,8 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""Paths of nodes that belong to the old store or to processes. These nodes, and all nodes below them, are not copied to
-a new store.
+"""Paths of nodes that belong to the old store or to processes. A new store gets no copy of these nodes and of the nodes
+below them.
 """
 
 

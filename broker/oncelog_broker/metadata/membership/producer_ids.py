@@ -59,7 +59,7 @@ may fail; so many failures in a row have another cause.
 
 
 class ProducerIdsExhausted(Exception):
-    """No block of producer ids is left (S3). This is fatal for producers that need a new id; a retry cannot help."""
+    """No block of producer ids is left (S3). A producer that needs a new id must fail, because a retry cannot help."""
 
     def __init__(self) -> None:
         super().__init__("Have exhausted all producerIds")
@@ -103,7 +103,9 @@ class ProducerIdManager:
         self._last_end = -1
         """The end of the last block that this process has allocated."""
         self._told: tuple[int, int] | None = None
-        """The store's last id and the highest known id in the last log line about an older store."""
+        """The values in the last log line about an older store: the last id of the store's block, and the highest id in
+        the logs.
+        """
         self._fault_told = ""
         self._lock = asyncio.Lock()
         self._may_be_raised = False
@@ -160,8 +162,9 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Discard this broker's block if another broker has moved the last block far above it. The other broker's logs
-        contain higher ids, and perhaps also ids of this block. If the store cannot be reached, this broker keeps
+        """Discard this broker's block if another broker has moved the last block far above it. The other broker did
+        this because its logs contain higher ids, and its logs may also contain ids of this block. If the store cannot
+        be reached, this broker keeps
         the block.
         """
         self._may_be_raised = False

@@ -7,7 +7,7 @@ and the replica with the most records becomes the leader (`controller/election.p
 
 Replicas that a reassignment adds are not in the ISR. If the added replicas were in the ISR, the reassignment would
 complete, and the brokers would delete the logs of the removed replicas, which may be the only logs with records.
-Elections request the log ends of the added replicas, too.
+Elections also request the log ends of the replicas that a reassignment adds.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
-    """Return the facts about the store; nothing is written. Raises StoreUnavailable, also while another broker founds
+    """Return the store's id and the broker's last registration; this function does not write to the store. Raises
+    StoreUnavailable, also while another broker founds
     the cluster; MalformedPayload.
     """
     incarnation_path = paths.incarnation(broker_id)

@@ -87,7 +87,9 @@ class TopicChanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """Everything that a broker knows about its cluster. All mappings in a cluster image are read-only."""
+    """The metadata of the cluster that a broker has read: brokers, topics, partition states, settings, users, ACLs,
+    quotas and the controller. All mappings in a cluster image are read-only.
+    """
 
     cluster_id: str
     brokers: Mapping[int, Broker] = field(default_factory=dict)

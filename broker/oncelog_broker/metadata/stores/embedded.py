@@ -265,7 +265,7 @@ class EmbeddedStore(TreeStore):
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
-        except Exception as error:  # whatever the error is, no caller may wait forever for its outcome
+        except Exception as error:  # catch every error, because no caller may wait forever for its outcome
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")

@@ -218,7 +218,8 @@ class MetadataStore(Protocol):
         """Seconds for which a session may outlive its process."""
 
     async def end_session(self, key: SessionKey) -> None:
-        """End a session of another process and remove its ephemeral nodes; does nothing if the session is already over.
+        """End a session of another process and remove its ephemeral nodes; does nothing if that session has already
+        ended.
 
         Raises StoreUnavailable if that takes longer than the session lasts.
         """

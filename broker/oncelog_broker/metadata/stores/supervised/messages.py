@@ -10,7 +10,8 @@ which each character stands for one byte (Latin-1): most data is ASCII, and JSON
                                                      write that changed the nodes
                  [0, zxid, "over"]                   the session is over; "begin" begins another session
 
-`zxid` is the id of the store's last write. Both processes are of one release: the supervisor starts the workers.
+`zxid` is the id of the store's last write. The messages need no versions, because the supervisor starts the workers
+from its own release.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ class Frames(asyncio.Protocol):
         on_lost: Callable[[], None],
         max_frame: int | None = None,
     ) -> None:
-        """`on_lost`: called once, when the other process has ended or the connection was closed. `max_frame`: a longer
-        frame closes the connection; None for no limit."""
+        """`on_lost`: called once, when the other process has ended or the connection was closed. `max_frame` is the
+        maximum bytes of a frame; a longer frame closes the connection. None means no limit.
+        """
         self._on_message = on_message
         self._on_lost = on_lost
         self._max_frame = max_frame
