@@ -1,8 +1,8 @@
 """Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet.
 
 A *flush* syncs log files, indexes and producer snapshots, and moves the recovery point. A *sync of the records* syncs
-only log files and their names, for group commit (`replication/group_commit.py`): after a power cut, recovery reads the
-records from the recovery point on, and rebuilds indexes and snapshots from them.
+only log files and their names, for group commit (`replication/group_commit.py`). Indexes and snapshots need no sync for
+an acknowledgement, because recovery rebuilds them from the records above the recovery point.
 """
 
 from __future__ import annotations

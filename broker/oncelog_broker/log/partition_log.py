@@ -326,7 +326,8 @@ class PartitionLog:
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
         written into this memory, which is then written to the file without a copy. A client may append only one batch
-        in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
+        in each call. `transaction_version` is the version of the transaction protocol that the producer uses (KIP-890).
+        `records_checked`
         means that the steps of `records_check` have run; otherwise this method runs the steps, which may take long.
 
         If a producer sends one of its last five batches again, the log does not change, and this method returns the

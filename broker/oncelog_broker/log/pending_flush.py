@@ -133,8 +133,8 @@ class FlushesUnderWay:
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """A lock that allows only one sync at a time: two syncs would write the same snapshot, and one of them would
-        not see the other's failure.
+        """A lock that allows only one sync at a time: two concurrent syncs would write the same snapshot, and only one
+        of them would get the error of a failed fsync.
         """
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if no flush has failed."""

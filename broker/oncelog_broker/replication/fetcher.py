@@ -283,8 +283,8 @@ class BrokerFetcher:
                     self._plan.leave_out(key)  # no log line, because the log has already logged why it is offline
 
     def _hold_back_throttled(self, now: float) -> None:
-        """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request, so
-        that no skipped partition becomes due before that request.
+        """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request,
+        because otherwise the back-off of a skipped partition could end before that request.
         """
         if not self._behind or not self._quota.is_exceeded(now):
             return

@@ -454,8 +454,9 @@ class Partition(Replica):
 
     def acknowledged(self, next_offset: int, required_acks: int) -> Answer[ErrorCode]:
         """Return an answer that completes with NONE when a Produce request with records below `next_offset` may be
-        acknowledged. For acks=all, the answer is that of `committed`. For acks=1, the answer completes immediately, or,
-        if the partition `waits_for_disk`, when the records are on this broker's disk.
+        acknowledged. For acks=all, the answer is that of `committed`. For acks=1 on a partition that `waits_for_disk`,
+        the answer completes when the records are on this broker's disk. In all other cases the answer is immediately
+        NONE.
         """
         if required_acks == -1:
             return self.committed(next_offset)
@@ -470,8 +471,8 @@ class Partition(Replica):
     # --- group commit
 
     def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
-        """Whether the next sync of the log is the only event that a request with records below `next_offset` must wait
-        for.
+        """Whether a request with records below `next_offset` must wait only for the next sync of the log, and for no
+        replica.
         """
         state = self.log.state
         return (

@@ -117,7 +117,7 @@ class Purgatory:
             _end_all(ended, ErrorCode.NONE)
 
     def on_sync_begun(self) -> None:
-        """Note that the sync that begins now covers all records that are appended so far."""
+        """Record that a sync begins now, which covers all records appended so far."""
         self.syncing, self.unsynced = self.unsynced, []
 
     def on_synced(self) -> None:

@@ -1,5 +1,5 @@
-"""Decides where a follower truncates its log to agree with the leader's log: by leader epochs, never by comparing
-offsets alone.
+"""Decides where a follower truncates its log to agree with the leader's log: the decision compares leader epochs and
+not only offsets.
 
 The leader's Fetch response contains the last epoch that the two logs may share, and the end offset of that epoch in the
 leader's log (`diverging_epoch`). Each epoch has one leader, which assigns each offset once (KIP-101). If two logs are

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 THRESHOLDS: Final = (700, 10, 1)
-"""Python's own threshold for the youngest generation; a full collection runs after every second collection of the
-middle generation (Python's default is every tenth), and thus meets at most 15,000 new objects. A full collection runs
+"""The thresholds of the three generations. The first is Python's default. A full collection runs after every second
+collection of the middle generation (by default after every tenth), and therefore visits at most 15,000 new objects. A
+full collection runs
 only if there are at least a quarter as many new objects as survived the last full collection.
 """
 FREEZE_AT: Final = 10_000

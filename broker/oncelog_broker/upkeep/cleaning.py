@@ -44,7 +44,7 @@ half of the event loop's time.
 
 
 class LogCleaner:
-    """Compacts the logs of this broker that are due."""
+    """Compacts those logs of this broker that are due for compaction."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class LogCleaner:
             return log.state.may_be_changed and not log.state.is_copied and log.trimmer.generation == generation
 
         try:
-            # The flush makes everything durable that the compaction relies on: markers that decide which records are
-            # dropped, the producers' last batches, and the log start offset, below which keys are not compared. Without
+            # The flush makes all data durable that decides which records the compaction drops: transaction markers, the
+            # producers' last batches, and the log start offset. Without
             # the flush, recovery would also treat a gap between segments above the recovery point as lost records.
             await flush(log)
             if not is_as_it_was():

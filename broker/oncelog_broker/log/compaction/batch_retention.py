@@ -1,8 +1,8 @@
 """Decides which batch headers compaction must keep although their records were removed. The functions that decide about
 headers do no I/O (S56, E25).
 
-Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
-the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner
+Headers and control batches contain facts that no record contains: the last sequence of each producer, the outcome of
+each transaction, and the time until which tombstones must be kept (the delete horizon). Source: Kafka's Cleaner
 and CleanedTransactionMetadata.
 """
 
@@ -16,7 +16,7 @@ from oncelog_protocol.records.control import ControlType
 
 
 class ProducerBatches:
-    """The last batch of each producer, found from batch headers alone.
+    """Finds the last batch of each producer; reads only batch headers.
 
     This class does not read the active segment and the open transactions, so it may keep the header of an empty batch
     for longer than needed. The next cleaning drops that header.

@@ -1,7 +1,7 @@
 """Detects closed segments that lost synced records, as far as a startup can detect this.
 
 Gaps are legal: retention deletes the oldest segments, and compaction leaves gaps between offsets, and even empty
-segments. A gap alone therefore proves nothing, and only the following cases are certain:
+segments. A gap alone therefore does not prove lost records. Only the following cases prove lost records:
 
 - The log file is empty, but its index or time index has entries: the log file was emptied.
 - The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.

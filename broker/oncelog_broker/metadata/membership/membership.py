@@ -1,8 +1,9 @@
 """Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
-The gate (whether this broker may lead partitions and serve requests) is open while three conditions hold: the lease is
-valid (`lease.py`), the broker is registered in the present session, and its cluster image is newer than that
-registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while the
+The gate (whether this broker may lead partitions and serve requests) is open while three conditions are true. The lease
+is valid (`lease.py`), the broker is registered in the present session, and the broker's cluster image is newer than
+that registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while
+the
 process was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
 
 - If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). As

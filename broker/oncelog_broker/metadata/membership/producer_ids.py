@@ -2,8 +2,8 @@
 S75).
 
 No broker may ever assign an id twice, because every log would then treat two producers as one. This broker therefore
-owns a block only when its write of the block is known to have succeeded; the rest of a block is lost when the process
-ends.
+uses a block only after the store has confirmed the write of the block. When the process ends, the unassigned ids of its
+block are lost.
 
 The store may be older than the logs, because it was restored from a backup or created again. Before a broker serves
 anything, it therefore compares the last block with the highest id in its own logs (`note_known`, `raise_block`), and

@@ -1,7 +1,8 @@
 """Provides the current cluster image, and keeps it current by a single mechanism: the store's watches.
 
 A broker's own changes arrive through the watches like all other changes, so that the broker always serves the state of
-the store. A handler that has changed something calls `wait_for`, which returns when the cluster image shows the change.
+the store. After a handler has changed a node, it calls `wait_for`, which returns when the cluster image contains the
+change.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class MetadataCache:
             self._waiting.remove(entry)
 
     async def until_current(self) -> None:
-        """Return when the cluster image shows all changes that the watches have reported so far. Raises
+        """Wait until the cluster image contains all changes that the watches have reported so far. Raises
         StoreUnavailable if a changed node could not be read.
 
         To include the earlier changes of other brokers, first call `MetadataStore.sync`.
@@ -242,8 +243,9 @@ class MetadataCache:
         read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
 
         A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
-        retried. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of
-        the path; if loop iterations are long, the watch may report the root before this task learns that its read
+        retried. If the store is unavailable, the path is read after the reconnect, because the watch then reports the
+        root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
+        that its read
         failed. A node with invalid
         content is logged, and its part of the cluster image remains unchanged.
         """

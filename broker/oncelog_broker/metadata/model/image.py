@@ -58,8 +58,8 @@ class PartitionState:
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     written: int = -1
-    """The zxid of the last write of the state. A state with a zxid below a broker's epoch was decided before that
-    broker was registered.
+    """The zxid of the last write of the state. If this zxid is below a broker's epoch, the state was written before
+    that broker registered.
     """
 
 

@@ -4,8 +4,8 @@
 fsync.
 - Writes that arrive while another write is running are committed together after that write, with one fsync for all of
   them (group commit); each write is still atomic.
-- Ephemeral nodes exist only in memory, since no session outlives this process: the store itself has one session, and
-  the supervisor of several workers writes for the session of each worker (`supervised/`). The id of the last write is
+- Ephemeral nodes exist only in memory, since no session outlives this process. The store has a session of its own; in a
+  supervisor, it also has a session for each worker (`supervised/`). The id of the last write is
   durable even if that write created only ephemeral nodes, so that no czxid is used twice; a broker epoch is such a
   czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process

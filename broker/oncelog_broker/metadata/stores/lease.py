@@ -61,8 +61,8 @@ class Lease:
         return self._seen + LEASE_SHARE * self.timeout
 
     def seen_by_leader(self, sent: float) -> None:
-        """Record that a request that was sent at time `sent`, and that only the leader of the ensemble can answer, was
-        answered.
+        """Record the answer to a request that only the leader of the ensemble can answer; `sent` is the time when that
+        request was sent.
         """
         self._seen = max(self._seen, sent)
 

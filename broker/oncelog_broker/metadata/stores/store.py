@@ -8,7 +8,8 @@ against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`),
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
   the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
   broker's registration (KIP-380).
-- A write is durable when its await returns, and no reader sees the write before that. The writes of one caller happen
+- A write is durable when its `await` returns. Before the write is durable, no read returns it. The writes of one caller
+happen
 in
 call order.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
@@ -232,7 +233,8 @@ class MetadataStore(Protocol):
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least all writes, of any client, that were done before this call. A ZooKeeper
+        """Wait until later reads in this session return at least all writes that any client has completed before this
+        call. A ZooKeeper
         ensemble that is just changing its leader may respond too early. Only a write of this session proves that this
         session sees all earlier writes.
         """

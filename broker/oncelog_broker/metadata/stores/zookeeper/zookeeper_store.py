@@ -172,8 +172,9 @@ class ZooKeeperStore:
         await self.sync()  # wait for this sync, after which reads of this store no longer return the session's nodes
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If the servers still know the session, it is taken over and
-        closed; the next call shows whether the servers received the close. Raises TimeoutError if the servers have not
+        """Whether the servers no longer know the session. If the servers still have the session, this method takes the
+        session over and closes it. Call the method again to check whether the servers received the close. Raises
+        TimeoutError if the servers have not
         answered by `until`, a time of the event loop.
         """
         taken = _Taken()
