@@ -109,8 +109,7 @@ class LogFlusher:
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Sync all records below `up_to` (None: all records) and the indexes, then move the recovery point to that
-        offset.
+        """Sync the indexes and all records below `up_to` (None: all records), then move the recovery point to `up_to`.
 
         Raises KAFKA_STORAGE_ERROR; then the recovery point has not moved, and the log is offline.
         """

@@ -251,7 +251,7 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Clear the mark that the last append was refused, so that the next append is tried."""
+        """Clear the flag `refuses_appends`, so that this broker tries the next append."""
         self.state.refused_append_at = NOT_REFUSED
 
     # --- lifecycle -------------------------------------------------------------------------------------------------

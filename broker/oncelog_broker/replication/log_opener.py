@@ -151,7 +151,7 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        # without a directory, there is nothing to delete
+        # nothing to delete, because the log has no directory
         return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:

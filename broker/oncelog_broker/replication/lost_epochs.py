@@ -63,7 +63,7 @@ def _epoch_in(data: bytes, path: str) -> int:
 
 
 class LostEpoch(NamedTuple):
-    """A partition of this broker whose leader epoch must be raised."""
+    """A partition of this broker that needs a higher leader epoch from the controller."""
 
     topic: str
     partition: int

@@ -117,7 +117,7 @@ class Partition(Replica):
         of the state. The new leader epoch is written to the log's files only with the epoch's first batch, so that a
         startup with very many partitions writes no files. `now` is in monotonic seconds.
 
-        A state that is older than the controller's last response is ignored.
+        A partition state that is older than the state in the controller's last response is ignored.
         """
         if leader_epoch < self.leader_epoch:
             return

@@ -53,7 +53,7 @@ class Purpose(Enum):
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"
-    """Purpose: requests to share coordinators."""
+    """The purpose of a connection that sends requests to share coordinators."""
     FORWARDING = "forwarding"
     """Client requests that only the controller may execute, and that may take long."""
 

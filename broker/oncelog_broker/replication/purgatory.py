@@ -170,8 +170,9 @@ class Purgatory:
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """Complete all requests that wait at the partition, since this broker no longer leads. Appends get
-        NOT_LEADER_OR_FOLLOWER, because their outcome is unknown; fetches are read again and then get their error.
+        """Complete all requests that wait at the partition, since this broker no longer leads. A waiting append gets
+        NOT_LEADER_OR_FOLLOWER, because its outcome is unknown. A waiting fetch is read again, and that read returns its
+        error.
         """
         self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
@@ -277,7 +278,9 @@ class DelayedFetch:
         return missed > 0 >= self._missing_bytes
 
     def hurry(self) -> None:
-        """Request an early response, which may still wait a little for records."""
+        """Request an early response to this fetch; the response may still be delayed for some milliseconds to include
+        new records.
+        """
         hurry, self._hurry = self._hurry, _has_hurried
         if hurry is not None:
             hurry(self)

@@ -66,7 +66,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with topics whose led partitions have changed without a new cluster image, for example because a log
+"""Callback: called with the topics of partitions that this broker leads, if these partitions have changed without a new
+cluster image, for example because a log
 was opened.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
@@ -295,7 +296,8 @@ class Replicas:
 
     def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
         """Yield topic and partition of the hosted logs that could not be created, for example because the disk was
-        full. These logs never had records, so they may be created whichever broker leads.
+        full. A log that could not be created never had records, so it may be created even if this broker leads or is in
+        the ISR.
         """
         for key in self._offline:
             state = self._image.partition(*key)

@@ -63,7 +63,9 @@ def found_logs(
 def found_topics(
     logs: LogManager, directories: Iterable[str], disk: Disk, needed: Needed | None = None
 ) -> tuple[FoundTopic, ...]:
-    """Return the topics that have a log on this broker, with their future settings. Raises OSError."""
+    """Return the topics that have a log on this broker, with the settings that the new cluster will give them. Raises
+    OSError.
+    """
     known: dict[str, dict[str, str]] = {}
     for directory in directories:
         known |= read_topics(disk, directory)

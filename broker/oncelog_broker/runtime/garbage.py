@@ -21,8 +21,8 @@ from typing import Final, Literal
 THRESHOLDS: Final = (700, 10, 1)
 """The thresholds of the three generations. The first is Python's default. A full collection runs after every second
 collection of the middle generation (by default after every tenth), and therefore visits at most 15,000 new objects. A
-full collection runs
-only if there are at least a quarter as many new objects as survived the last full collection.
+full collection is skipped if the number of new objects is below a quarter of the objects that survived the last full
+collection.
 """
 FREEZE_AT: Final = 10_000
 """Objects are frozen when at least this many survive a full collection. If fewer objects survive, they are not frozen,

@@ -27,7 +27,7 @@ Chunk = tuple[int, int]
 
 
 CHUNK_BITS: Final = 20
-"""Pages are counted, and released, in chunks of 1 MB of a file; this is the binary logarithm of that size."""
+"""Binary logarithm of the chunk size: pages are counted and released in chunks of 1 MB of a file."""
 KEPT_CHUNKS: Final = 10
 """The maximum number of chunks that stay mapped. Mapping a chunk again costs about a third of the cost of sending it.
 """

@@ -3,8 +3,8 @@
 
 During the controlled shutdown, this broker continues to serve requests. For a partition without another in-sync
 replica, this broker waits some time
-until another replica is in sync. A partition that this broker still leads when it stops has no leader until this broker
-or another in-sync replica is back.
+until another replica is in sync. If this broker still leads a partition when it stops, that partition has no leader
+until this broker or another in-sync replica is available.
 """
 
 from __future__ import annotations

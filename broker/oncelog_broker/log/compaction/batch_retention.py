@@ -59,8 +59,8 @@ class ProducerBatches:
 class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
-    A marker may be dropped only if the scan met no batch of its transaction, because an earlier cleaning has removed
-    all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
+    A marker may be dropped only if the scan met no batch of its transaction: an earlier cleaning has then removed all
+    its batches. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
     `aborted` has the entries of the transaction index. The cleaning may drop the index entries of the transactions in
     the cleaned part. Dropping these entries is safe because the cleaned part contains no aborted records any more, only

@@ -16,7 +16,9 @@ from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 
 
 class SegmentSummary(NamedTuple):
-    """The facts about a closed segment that the cleaner needs. `next_offset` is the first offset after the segment."""
+    """The fields of a closed segment that the cleaner needs: offsets, size and timestamps. `next_offset` is the first
+    offset after the segment.
+    """
 
     base_offset: int
     next_offset: int

@@ -79,7 +79,9 @@ class ProducerCounters:
     error DUPLICATE_SEQUENCE_NUMBER (S12).
     """
     gaps: int = 0
-    """All other batches whose sequence was out of order."""
+    """All other batches that did not have the next sequence of their producer; the response has the error
+    OUT_OF_ORDER_SEQUENCE_NUMBER.
+    """
 
 
 class ProducerState:

@@ -111,7 +111,8 @@ class Segment:
         self._directory = directory
         self._file: File | None = None
         self.is_made = True
-        """Whether the log file exists. An empty segment can be read without a file."""
+        """Whether the log file exists. If the file does not exist, the segment is empty, and reads return no records.
+        """
         self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP

@@ -2,8 +2,8 @@
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
-behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker does not
-join the cluster if it has no level in common with some registered broker. The consequences of levels for files are
+behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker joins the
+cluster only if it has a feature level in common with each registered broker. The consequences of levels for files are
 described
 in docs/design/compatibility.md.
 """

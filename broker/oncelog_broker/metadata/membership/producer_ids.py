@@ -59,7 +59,9 @@ may fail; so many failures in a row have another cause.
 
 
 class ProducerIdsExhausted(Exception):
-    """No block of producer ids is left (S3). A producer that needs a new id must fail, because a retry cannot help."""
+    """Raised if all producer ids have been allocated (S3). A producer that needs a new id must fail, because a retry
+    cannot help.
+    """
 
     def __init__(self) -> None:
         super().__init__("Have exhausted all producerIds")
@@ -136,7 +138,7 @@ class ProducerIdManager:
             if latest.block is not None and latest.block.end >= self._known:
                 return
             if latest.fault is None and self._known < 0:
-                return  # start with the first id, because no producer id has ever been assigned
+                return  # no block exists yet, so start with the first producer id
             try:
                 await self._take_block()
             except (ProducerIdsExhausted, KafkaError) as error:

@@ -242,8 +242,9 @@ class MetadataCache:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
         read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
 
-        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
-        retried. If the store is unavailable, the path is read after the reconnect, because the watch then reports the
+        A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
+        of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
+        because the watch then reports the
         root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
         that its read
         failed. A node with invalid

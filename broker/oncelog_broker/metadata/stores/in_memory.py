@@ -27,7 +27,9 @@ from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.runtime.clock import Clock
 
 SESSION_SECONDS: Final = 6.0
-"""The session timeout that brokers see, in seconds: brokers retry that long when the store does not respond."""
+"""The session timeout that the store reports to brokers, in seconds. A broker retries for this time when the store does
+not respond.
+"""
 
 
 class MemoryTree:

@@ -244,7 +244,7 @@ class MetadataStore(Protocol):
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read many nodes in one request, in the given order; None for a node that does not exist. The result is not a
-        snapshot: later paths of the list may be read in a later state.
+        snapshot, because the store may change between the reads of two paths.
         """
 
     async def exists(self, path: str) -> Stat | None:

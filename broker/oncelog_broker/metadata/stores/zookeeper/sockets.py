@@ -5,8 +5,8 @@ kazoo reads a response in two pieces, waits before each piece, and creates a sel
 therefore make a dozen system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two
 thousand events. After
 each system call, kazoo's thread must acquire the interpreter lock again, which a busy event loop may keep for
-milliseconds. All available bytes are therefore read in one call into a buffer, from which kazoo is served without a
-system call; bytes are sent without first waiting for writability.
+milliseconds. This module therefore reads all available bytes into a buffer in one call, and kazoo reads from this
+buffer without a system call. Bytes are sent without first waiting until the socket is writable.
 """
 
 from __future__ import annotations
