@@ -15,6 +15,6 @@ Two subpackages are below the interface: `segments` (files, indexes, roll, reten
 (duplicate detection, open and aborted transactions). Two subpackages are above the interface and use it: `compaction`,
 and `directories` (all logs of a broker).
 
-All functions are synchronous and must run in the thread of the event loop. Exceptions, such as `PendingFlush.sync`, say
-in their docstring that another thread may run them.
+All functions are synchronous and must run in the thread of the event loop. If another thread may run a function, such
+as `PendingFlush.sync`, the function's docstring says so.
 """

@@ -183,7 +183,8 @@ class LogFlusher:
 
     def prepare_sync(self) -> PendingFlush | None:
         """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
-        truncated. Like `prepare_flush`; afterwards the log's own thread must call `finish_sync` or `flush_failed`.
+        truncated. As for `prepare_flush`, another thread may then call `PendingFlush.sync`; afterwards the log's own
+        thread must call `finish_sync` or `flush_failed`.
         Raises KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local

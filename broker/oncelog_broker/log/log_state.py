@@ -115,9 +115,9 @@ class LogState:
 
     @property
     def durable_start_offset(self) -> int:
-        """The lowest offset at which the log can begin when it is reopened, even after a power cut. This is the log
-        start if that offset is checkpointed, or if the deletion of all segments below it is synced. This offset
-        is never above `log_start_offset`.
+        """The lowest offset at which the log can begin when it is reopened, even after a power cut. The lowest offset
+        equals the log start if the log start is checkpointed, or if the deletion of all segments below the log start is
+        synced. The lowest offset is never above `log_start_offset`.
         """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
@@ -157,8 +157,8 @@ class LogState:
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
-        """Take the log offline because a write failed, unless the system refused the write for lack of space or of file
-        descriptors; returns the error for the caller to raise.
+        """Take the log offline because a write failed; returns the error for the caller to raise. If the system refused
+        the write for lack of space or of file descriptors, the log stays online.
 
         Call this method only for a write that has changed nothing before it failed, so that the write may be retried.
         """

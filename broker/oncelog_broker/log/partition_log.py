@@ -9,7 +9,8 @@ The log, reader, trimmer and flusher share one `LogContent` (segments, leader ep
 - `LogFlusher` syncs the log and moves the recovery point.
 
 The offsets are ordered: log start <= high watermark <= log end, where the log end is the next offset to be assigned.
-The high watermark belongs to replication, which passes it in as `upper_bound`. Every record below the recovery point is
+The log does not store the high watermark: replication computes it, and passes it to the methods of the log as
+`upper_bound`. Every record below the recovery point is
 synced.
 """
 

@@ -25,7 +25,7 @@ milliseconds.
 """
 
 Turn = Callable[[], Awaitable[None]]
-"""Type of a pause: awaiting the result of this function waits until the next slice may run."""
+"""Type of a function that pauses the work: its result must be awaited, and completes when the next slice may run."""
 
 
 class ImageChanges:

@@ -44,8 +44,8 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
 
 
 class InSync:
-    """The ISR of a partition as its leader knows it: the ISR `committed` by the controller, and the `proposed` ISR, if
-    a proposal is open.
+    """What the leader knows about the ISR of a partition: the ISR `committed` by the controller, and, if a proposal is
+    open, the `proposed` ISR.
     """
 
     __slots__ = ("committed", "maximal", "partition_epoch", "proposed")
@@ -111,7 +111,7 @@ def wanted_isr(
     """Return the ISR to propose, without lagging members and with those `joining` replicas that do not lag; None if
     this ISR equals the present ISR.
 
-    A lagging replica may nevertheless have all acknowledged records, because nothing is acknowledged while the ISR is
+    Although a replica lags, it may have all acknowledged records, because no record is acknowledged while the ISR is
     too small. If a lagging replica joined the ISR, the next check would remove it again, and two lagging replicas would
     alternate forever.
     """

@@ -224,8 +224,8 @@ class NewsPace:
         """Follower id -> monotonic seconds before which it gets no further early response."""
 
     def seconds(self, follower_id: int, partitions: int, now: float) -> float:
-        """Return how many seconds a fetch of this many partitions must wait before its early response; that response is
-        counted.
+        """Return the seconds that a fetch of this many partitions must wait before its early response, and count that
+        response for the rate limit.
         """
         at = max(now + NEWS_SECONDS, self._not_before.get(follower_id, 0.0))
         self._not_before[follower_id] = at + partitions * NEWS_SECONDS_PER_PARTITION

@@ -318,9 +318,8 @@ class Replicas:
 
     def fetch_no_failed(self) -> None:
         """Stop fetching for logs whose disk failed. A fetch for an offline log would report its old log end to the
-        leader, although no record can be written any more. The leader would rely on records that reopening discards,
-        and propose the
-        replica for the ISR.
+        leader, although no record can be written any more. The leader would then propose the replica for the ISR,
+        although reopening the log may discard records below the reported log end.
         """
         for partition in self._hosts.values():
             if partition.log.is_offline:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to this number may occur in logs of another cluster. New producer ids start above this number,
-because logs would confuse the sequences of two producers with the same id. No cluster has initialised so many
+because a log could not distinguish the sequences of two producers with the same id. No cluster has initialised so many
 producers.
 """
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}

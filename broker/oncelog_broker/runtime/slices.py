@@ -55,7 +55,7 @@ NO_DELAYS: Final = Delays()
 
 
 class Pauses:
-    """Pauses for a coroutine, which lets other work run after each slice of its own."""
+    """Pauses for a coroutine with long work, so that other work may run after each slice of the coroutine."""
 
     __slots__ = ("_allowed", "_began", "_monotonic", "_next_slice", "_seconds")
 

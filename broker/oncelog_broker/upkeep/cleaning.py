@@ -208,7 +208,9 @@ class Throttle:
         self._bytes_before = 0
 
     def pause_after(self, total_bytes: int) -> float:
-        """Return the seconds to wait, given the number of bytes processed since the start."""
+        """Return the seconds that the cleaner must wait so that it does not exceed the limit; the argument is the
+        number of bytes processed since the start of the cleaning.
+        """
         now, limit = self._clock.monotonic(), self._limit()
         if limit != self._bytes_per_second:
             self._bytes_per_second, self._started, self._bytes_before = limit, now, total_bytes

@@ -44,7 +44,7 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic in the metadata log that has settings of its own. Raises
+    """Return the settings of each topic in the metadata log; topics without settings of their own are omitted. Raises
     OSError.
     """
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}

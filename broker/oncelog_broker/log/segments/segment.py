@@ -125,8 +125,8 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         """The largest timestamp of the first batch, from which `segment.ms` counts; known only in an active segment."""
         self.noted_size = 0
-        """In an active segment, the end position of the last batch passed to `note_batch`; equals `size` once all
-        batches were passed.
+        """In an active segment, the end position of the last batch that was passed to `note_batch`. The value equals
+        `size` when all batches were passed.
         """
         self.next_offset = base_offset
         """The offset after the last record; for a closed segment, the base offset of the next segment."""

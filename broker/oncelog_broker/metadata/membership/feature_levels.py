@@ -20,8 +20,9 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
-"""The lowest and highest level that this release supports. A level is added when a release sends or writes something
-that the previous release would not understand; the lowest level is raised one release after the last use of that level.
+"""The lowest and highest level that this release supports. A new level is added when a release sends or writes data
+that the previous release would not understand. One release after a level was last used, the lowest supported level is
+raised above that level.
 """
 CONSUMER_GROUPS: Final = 2
 """The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the

@@ -160,7 +160,7 @@ class ClusterMember:
             self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
 
     async def _resume(self, way_back: Return) -> None:
-        """Allow this broker to lead again after a lost lease or session, with as many attempts as needed. The next
+        """Allow this broker to lead again after its lease or session was lost; failed attempts are repeated. The next
         change of the session cancels this method.
         """
         while True:

@@ -124,7 +124,7 @@ class ProducerIdManager:
         self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
-        """Remember a producer id that occurs in a log or in the state of a transactional id; from now on only higher
+        """Record a producer id that occurs in a log or in the state of a transactional id; after this call, only higher
         ids are assigned.
         """
         if producer_id <= MAX_KNOWN_ID:

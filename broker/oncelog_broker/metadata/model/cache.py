@@ -240,7 +240,7 @@ class MetadataCache:
 
     async def _refresh(self) -> bool:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
-        read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
+        read. If a watch reports a change during a pass over the stale paths, the next pass reads the changed node.
 
         A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
         of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,

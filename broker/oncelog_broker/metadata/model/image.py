@@ -117,8 +117,7 @@ class ClusterImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this id; None if no topic has this id, or if the id is ZERO_UUID (which means "no id").
-        """
+        """Return the topic with this id; None if no topic has this id, or if it is ZERO_UUID (meaning "no id")."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 

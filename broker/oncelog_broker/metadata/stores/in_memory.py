@@ -69,7 +69,9 @@ class MemoryTree:
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
-        """End a session and remove its ephemeral nodes, as a server does when its client was silent for too long."""
+        """End a session and remove its ephemeral nodes, as a ZooKeeper server does when it has received nothing from
+        the session for the session timeout.
+        """
         session = self._sessions.pop(session_id, None)
         if session is None:
             return

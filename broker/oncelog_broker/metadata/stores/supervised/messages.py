@@ -1,7 +1,8 @@
 """The messages between a worker and the supervisor that serves its metadata store, and the protocol that carries them.
 
-A message is a JSON array in a frame: four bytes of length, most significant first, then UTF-8. Data of nodes is text in
-which each character stands for one byte (Latin-1): most data is ASCII, and JSON has no bytes.
+A message is a JSON array in a frame: four bytes of length, most significant first, then UTF-8. The data of a node is
+encoded as text in which each character stands for one byte (Latin-1), because JSON has no type for bytes, and most data
+is ASCII.
 
     worker       [id, name, argument, ...]           a request; ids begin with 1 and grow
     supervisor   [id, zxid, "done", value]           its response

@@ -165,8 +165,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Records the time of the session request, the granted timeout, and connection errors, which kazoo would only
-    log.
+    """Extends kazoo's connection code: records the time of the session request, the granted timeout, and connection
+    errors (kazoo itself would only log these errors).
     """
 
     def _expand_client_hosts(self) -> Any:

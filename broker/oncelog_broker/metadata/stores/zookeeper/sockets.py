@@ -3,9 +3,9 @@ as possible.
 
 kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. kazoo would
 therefore make a dozen system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two
-thousand events. After
-each system call, kazoo's thread must acquire the interpreter lock again, which a busy event loop may keep for
-milliseconds. This module therefore reads all available bytes into a buffer in one call, and kazoo reads from this
+thousand events. After each system call, kazoo's thread must acquire Python's interpreter lock again, and may wait for
+milliseconds while the event loop is busy. This module therefore reads all available bytes into a buffer in one call,
+and kazoo reads from this
 buffer without a system call. Bytes are sent without first waiting until the socket is writable.
 """
 
