@@ -35,8 +35,7 @@ Place = tuple[str, int]
 
 
 class Patience(NamedTuple):
-    """The values of controlled.shutdown.max.retries and, converted to seconds, of controlled.shutdown.retry.backoff.ms.
-    """
+    """The values of controlled.shutdown.max.retries, and in seconds, of controlled.shutdown.retry.backoff.ms."""
 
     attempts: int
     backoff_seconds: float
