@@ -1,6 +1,7 @@
 """Prevents a partition from being led or fetched if its log has a newer leader epoch than the cluster's state.
 
-In that case the metadata store is older than the log: it was restored from a backup, or is another store. Truncation
+If a log has a newer leader epoch than the cluster's state, the metadata store is older than the log: the store was
+restored from a backup, or is another store. Truncation
 relies on the rule that each leader epoch has one leader, which assigned each offset once. No leader epoch may therefore
 be used a second time:
 
@@ -30,7 +31,7 @@ from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause
 
 LOGS_AT_A_TIME: Final = 200
-"""The number of logs that are compared with the store before other work may run."""
+"""Leader epochs of this many logs are compared with the metadata store before other work may run."""
 MAX_EPOCH: Final = 2**31 - 1
 
 

@@ -8,7 +8,8 @@ bytes. A waiting append is an entry in a heap until the high watermark reaches i
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
-A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower's
+A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
+follower's
 fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
 watermark.
 """

@@ -495,8 +495,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Let this broker lead or follow the partition, according to `role`. During a truncation, or while its leader
-        epoch must be raised first, the partition is neither led nor followed.
+        """Let this broker lead or follow the partition, according to `role`. While the log is being truncated, or the
+        partition needs a higher leader epoch, this broker neither leads nor follows the partition.
         """
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)

@@ -70,8 +70,7 @@ class File(Protocol):
     def append(self, *buffers: Buffer) -> int:
         """Write at the end of the file, in one system call; returns the position of the first byte.
 
-        Raises OSError if not all bytes were written; the file is then truncated to the previous `size`, which is
-        unchanged.
+        Raises OSError if not all bytes were written; the file is then truncated to its previous `size`.
         """
 
     def read(self, position: int, size: int) -> memoryview:

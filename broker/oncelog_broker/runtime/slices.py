@@ -32,8 +32,8 @@ JOBS_AT_ONCE: Final = 4
 batch of some decompressed megabytes.
 """
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""The maximum number of pieces of long work, in addition to JOBS_AT_ONCE, that may hold the result of a heavy job; a
-batch may be decompressed to 64 MB.
+"""The maximum number of pieces of long work that may hold the result of a heavy job; these do not count for
+JOBS_AT_ONCE. A result may be a batch decompressed to 64 MB.
 """
 
 R = TypeVar("R")

@@ -47,7 +47,8 @@ EXPECTED: Final = Struct(">8xhi20xiqI")
 of the open transaction, number of known sequences.
 """
 EXPIRY: Final = Struct(">14xq4xqiq")
-"""The fields of an entry that decide whether it expires: last offset, timestamp, coordinator epoch, first offset of the
+"""The fields of an entry that decide whether the producer expires: last offset, timestamp, coordinator epoch, first
+offset of the
 open transaction.
 """
 WINDOW: Final = 5

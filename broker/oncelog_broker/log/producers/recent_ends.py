@@ -43,6 +43,6 @@ class RecentEnds:
         return self._old_end
 
     def cut(self, log_end_offset: int) -> None:
-        """Adjust the noted ends after the log was truncated to this end offset."""
+        """Lower the stored log ends after the log was truncated to this end offset."""
         self._old_end = min(self._old_end, log_end_offset)
         self._noted = [(when, min(end, log_end_offset)) for when, end in self._noted]

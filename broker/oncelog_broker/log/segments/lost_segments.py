@@ -83,7 +83,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
 
 
 def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
-    """Whether the closed `segment` has lost its records; the caller has checked that its log file is empty."""
+    """Whether the closed `segment`, which has an empty log file, has lost its records."""
     return not was_compacted or _has_entries(segment.offset_index) or _has_entries(segment.time_index)
 
 

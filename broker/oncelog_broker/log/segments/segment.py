@@ -487,7 +487,8 @@ class Segment:
         return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
-        """Return the start position of a batch that is not after the batch with `offset`. A damaged index is rebuilt
+        """Return the start position of the batch that contains `offset`, or of an earlier batch. A damaged index is
+        rebuilt
         before the search.
         """
         try:

@@ -106,7 +106,7 @@ class Predecessor:
         look as if the previous process had closed it. Raises OSError.
 
         `is_whole` is True if no data directory of the broker is missing, and each directory is in its newest state. If
-        `is_whole` is None, the identity note in `directory` about the other directories decides.
+        `is_whole` is None, it is computed from the identity note in `directory`, which lists the other directories.
         """
         self._store = store
         self._disk = disk

@@ -141,8 +141,9 @@ class MetadataCache:
     ) -> MetadataCache:
         """Read the entire cluster, and follow its changes from then on.
 
-        `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
-        another session. If `check_store` raises, the cluster image is not changed, because every topic that is missing
+        `pause` is awaited between the parts of a long read. `check_store` is called before the entire cluster is read
+        again in a new session. If `check_store` raises, the cluster image is not changed, because every topic that is
+        missing
         in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
         registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """

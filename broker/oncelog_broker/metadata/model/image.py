@@ -109,7 +109,7 @@ class ClusterImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Setting overrides by group; a group without overrides has no entry."""
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Settings by subscription of client metrics; a subscription without settings does not exist."""
+    """Settings by subscription of client metrics; a subscription is deleted by removing all its settings."""
     quotas: Quotas = field(default_factory=dict)
     """Client quotas by user, client id and address. The quotas of users are also in `user_configs`."""
 

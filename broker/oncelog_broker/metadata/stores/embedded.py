@@ -182,7 +182,7 @@ class EmbeddedStore(TreeStore):
 
     def end_session_of(self, session_id: int) -> asyncio.Future[Outcome]:
         """Begin to delete the ephemeral nodes of another process's session, after the earlier writes of that session.
-        Raises StoreUnavailable, immediately or from the returned future.
+        Raises StoreUnavailable immediately, or sets StoreUnavailable as the exception of the returned future.
         """
         self._require_session()
         return self._enqueue(None, session_id)

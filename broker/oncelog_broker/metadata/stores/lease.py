@@ -16,8 +16,8 @@ of T allows for clocks that run at different speeds. The opening of a session, a
 count immediately, because the leader itself must have seen these events.
 
 Heartbeats are sent every T/6, so the answer to the newest heartbeat proves that the leader has received the previous
-heartbeat. After the last answer, the lease
-therefore lasts for 0.9 T - T/6 = 0.73 T, minus the time that the answer took.
+heartbeat. After the last answer, the lease therefore lasts for 0.9 T - T/6 = 0.73 T, minus the time between sending
+that heartbeat and its answer.
 """
 
 from __future__ import annotations

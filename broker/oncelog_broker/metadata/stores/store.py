@@ -275,7 +275,8 @@ class MetadataStore(Protocol):
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` with the path of each node at or below `path` that is created, set or deleted from now on.
 
-        The call means only that the caller should read that path again: several changes may cause a single call. A call
+        A call of `callback` means only that the path should be read again: several changes may cause a single call. A
+        call
         with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
         not exist. The callback for a change is called before the await of the write that made the change returns.
         """

@@ -361,7 +361,9 @@ class ZooKeeperSession:
             self._listener.on_over(self)
 
     def _fail_all(self) -> None:
-        """Fail all requests immediately, because kazoo keeps them while it connects, and would fail them only later."""
+        """Fail all outstanding requests immediately, because kazoo would fail them only after it has tried to connect
+        again.
+        """
         self._held.clear()
         for answer in tuple(self._in_flight):
             if not answer.done():
