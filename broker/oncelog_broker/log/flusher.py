@@ -207,9 +207,7 @@ class LogFlusher:
         return pending
 
     def finish_sync(self, pending: PendingFlush) -> None:
-        """Move `synced_offset` after `pending` was synced. Does nothing if the log was truncated or went offline during
-        the sync.
-        """
+        """Move `synced_offset` after `pending` was synced, unless the log was truncated or went offline meanwhile."""
         state = self._state
         if not state.may_be_changed or pending.generation != self._content.generation:
             return
