@@ -2,7 +2,8 @@
 subpackages contain the implementation.
 
 The interface: `partition_log` appends, `reader` reads, `trimmer` shortens a log (retention, DeleteRecords, compaction,
-truncation), and `flusher` syncs. These four modules share `log_content` (segments, leader epochs, producers) and
+truncation), and `flusher` syncs. `partition_log`, `reader`, `trimmer` and `flusher` share `log_content` (segments,
+leader epochs, producers) and
 `log_state` (offline flag, log start, recovery point). `validation` checks a batch before the append, and
 `record_validation` checks the records of the batch (`unpacking` decompresses them). `internal_batches` joins several
 batches into one append, `leader_epochs` remembers where each leader epoch began, and `header_fields` names the fields
@@ -11,9 +12,9 @@ that is not synced yet. `checkpoints` reads and writes Kafka's small text files,
 storage needs.
 
 Two subpackages are below the interface: `segments` (files, indexes, roll, retention, recovery) and `producers`
-(duplicate detection, open and aborted transactions). The other two subpackages use the interface: `compaction`, and
-`directories` with all the logs of a broker.
+(duplicate detection, open and aborted transactions). Two subpackages are above the interface and use it: `compaction`,
+and `directories` (all logs of a broker).
 
-All functions are synchronous and must run in the thread of the event loop. Exceptions, such as `PendingFlush.sync`, say
-in their docstring that another thread may run them.
+All functions are synchronous and must run in the thread of the event loop. If another thread may run a function, such
+as `PendingFlush.sync`, the function's docstring says so.
 """

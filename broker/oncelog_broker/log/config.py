@@ -19,7 +19,7 @@ KAFKA: Final = "kafka"
 """
 ACCEPT: Final = "accept"
 LEGACY_2_0: Final = "legacy-2.0"
-"""The two values of `idempotence.unknown.producer`: how a leader responds to a producer without known state."""
+"""The two values of `idempotence.unknown.producer`: how a leader responds to a producer whose state is unknown."""
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"

@@ -1,8 +1,8 @@
 """Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet.
 
 A *flush* syncs log files, indexes and producer snapshots, and moves the recovery point. A *sync of the records* syncs
-only log files and their names, for group commit (`replication/group_commit.py`): after a power cut, recovery reads the
-records from the recovery point on, and rebuilds indexes and snapshots from them.
+only log files and their names, for group commit (`replication/group_commit.py`). Indexes and snapshots need no sync for
+an acknowledgement, because recovery rebuilds them from the records above the recovery point.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class LogFlusher:
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Sync all records below `up_to` (None: all records) and the indexes, then move the recovery point to that
-        offset.
+        """Sync the indexes and all records below `up_to` (None: all records), then move the recovery point to `up_to`.
 
         Raises KAFKA_STORAGE_ERROR; then the recovery point has not moved, and the log is offline.
         """
@@ -184,7 +183,8 @@ class LogFlusher:
 
     def prepare_sync(self) -> PendingFlush | None:
         """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
-        truncated. Like `prepare_flush`; afterwards the log's own thread must call `finish_sync` or `flush_failed`.
+        truncated. As for `prepare_flush`, another thread may then call `PendingFlush.sync`; afterwards the log's own
+        thread must call `finish_sync` or `flush_failed`.
         Raises KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local

@@ -1,4 +1,5 @@
-"""A batch header as a plain tuple, from `HEADER.unpack_from`, and the index of each field in that tuple.
+"""The type of a batch header as a plain tuple (the result of `HEADER.unpack_from`), and the index of each field in that
+tuple.
 
 The type is a plain tuple because a header is created for every batch that is produced, fetched by a follower or
 replayed: an object with named fields would cost more than all accesses to its fields.

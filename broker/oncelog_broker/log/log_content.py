@@ -54,8 +54,8 @@ class LogContent:
         known: LastKnown,
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
-        """Open the files in `directory`. If the directory does not exist, create it; `new_directory` then writes its
-        first files. This method also raises LogCorrupt; after an error no file stays open.
+        """Open the files in `directory`. If the directory does not exist, create it, and let `new_directory` write the
+        first files. Raises LogCorrupt, in addition to the errors of all methods; after an error no file stays open.
         """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:

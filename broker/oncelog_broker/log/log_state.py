@@ -1,13 +1,13 @@
 """The part of a log's state that is not in its files: whether the log is online, its log start, and its recovery point.
 
-A failed write or fsync takes the log offline immediately (E26). The content of the log's files is then unknown. Nothing
-is retried, and every later call raises KAFKA_STORAGE_ERROR until the log is reopened, which verifies the end of the
-log.
+A failed write or fsync takes the log offline immediately (E26). The content of the log's files is then unknown. After
+the failure, no write is retried, and every call raises KAFKA_STORAGE_ERROR until the log is reopened. Reopening
+verifies the end of the log.
 
 A write that the system refused for lack of space or of file descriptors has changed nothing, so such a write does not
 take the log offline. The refused write raises KAFKA_STORAGE_ERROR; the log can still be read, its oldest segments can
-be deleted, and the next write may succeed. A failed fsync always takes the log offline, because data may be lost
-whatever the reason of the failure.
+be deleted, and the next write may succeed. A failed fsync takes the log offline for every kind of error, because data
+may be lost.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class LogState:
         self.cleaner_checkpoint = cleaner_checkpoint
         """The offset up to which the log was compacted; None if no compaction of the log was ever started."""
         self.is_truncating = False
-        """Whether a worker thread is truncating the end of the log: no other task, including background maintenance,
-        may change the log meanwhile.
+        """Whether a worker thread is truncating the end of the log. While True, no other task may change the log; this
+        includes background maintenance.
         """
         self.is_copied = False
-        """Whether the log is being copied to another data directory: it must not be compacted meanwhile, because the
-        copy would keep old records whose tombstones were removed.
+        """Whether the log is being copied to another data directory. While True, the log must not be compacted:
+        compaction could remove a tombstone from the log after the copy has got the record that it deletes.
         """
         self.checkpointed_start = log_start_offset
         """The log start offset that is in the checkpoint file on disk."""
@@ -115,9 +115,9 @@ class LogState:
 
     @property
     def durable_start_offset(self) -> int:
-        """The lowest offset at which the log can begin when it is reopened, even after a power cut. This is the log
-        start if that offset is checkpointed, or if the deletion of all segments below it is synced. This offset
-        is never above `log_start_offset`.
+        """The lowest offset at which the log can begin when it is reopened, even after a power cut. The lowest offset
+        equals the log start if the log start is checkpointed, or if the deletion of all segments below the log start is
+        synced. The lowest offset is never above `log_start_offset`.
         """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
@@ -157,8 +157,8 @@ class LogState:
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
-        """Take the log offline because a write failed, unless the system refused the write for lack of space or of file
-        descriptors; returns the error for the caller to raise.
+        """Take the log offline because a write failed; returns the error for the caller to raise. If the system refused
+        the write for lack of space or of file descriptors, the log stays online.
 
         Call this method only for a write that has changed nothing before it failed, so that the write may be retried.
         """
@@ -171,7 +171,8 @@ class LogState:
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
         """Take the log offline if an append wrote only some of its records, because these records can be neither kept
-        nor removed. This is the case if `end`, the present log end offset, differs from `end_before`. If the append
+        nor removed. Some records were written if `end`, the present log end offset, differs from `end_before`. If the
+        append
         wrote none of its records, and failed for lack of space or of file descriptors, the log stays online. Returns
         the error for the caller to raise.
         """
@@ -181,8 +182,8 @@ class LogState:
         return self.fail_unless_refused("append to", error)
 
     def read_error(self, error: Exception) -> KafkaError:
-        """Return the error that the caller must raise after a failed read. A failed read proves nothing about the rest
-        of the log, so the log stays online.
+        """Return the error that the caller must raise after a failed read. The log stays online after a failed read,
+        because the rest of the log may be intact.
         """
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
         if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), "read", error):

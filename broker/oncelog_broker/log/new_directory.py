@@ -5,7 +5,8 @@ for thousands of fsyncs. The directory is synced before another file refers to t
 before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
 seconds after the first record.) A log that stays empty has no records to lose.
 
-A kill of the process loses no data, but the next process cannot see whether the directory was synced. After a power
+If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
+power
 cut, the directory may be missing, or may have incomplete files; no record of that log was synced then. The file with
 the log's topic id is written before the file for records, and file systems keep the order of names in one directory. A
 log with records but without a topic id is therefore kept: it was written by an old release that stored no topic ids.
@@ -72,8 +73,8 @@ class NameSyncs:
 
 
 class NewDirectory:
-    """The new directory of one log, until it is synced. The creator of the log calls `begin`; any thread may call the
-    other methods, more than once.
+    """The new directory of one log, until it is synced. The code that creates the log calls `begin`. The other methods
+    may be called by any thread, and repeatedly.
     """
 
     __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")

@@ -9,7 +9,8 @@ The log, reader, trimmer and flusher share one `LogContent` (segments, leader ep
 - `LogFlusher` syncs the log and moves the recovery point.
 
 The offsets are ordered: log start <= high watermark <= log end, where the log end is the next offset to be assigned.
-The high watermark belongs to replication, which passes it in as `upper_bound`. Every record below the recovery point is
+The log does not store the high watermark: replication computes it, and passes it to the methods of the log as
+`upper_bound`. Every record below the recovery point is
 synced.
 """
 
@@ -107,8 +108,8 @@ class PartitionLog:
         self.leader_epochs = content.epochs
         self._content = content
         self.local = content.local
-        """The segments of this log; code that reads the log end offset very often reads `local.log_end_offset`, which
-        saves a property call.
+        """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
+        because this saves a call.
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
@@ -251,7 +252,7 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Clear the mark that the last append was refused, so that the next append is tried."""
+        """Clear the flag `refuses_appends`, so that this broker tries the next append."""
         self.state.refused_append_at = NOT_REFUSED
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ class PartitionLog:
         Raises
         KAFKA_STORAGE_ERROR.
 
-        A log that has not changed since it was opened writes nothing, so that a broker with very many logs stops
+        If the log has not changed since it was opened, no file is written, so that a broker with very many logs stops
         quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
         state = self.state
@@ -297,7 +298,8 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the files of a log that is being deleted or reopened, without writing anything, and cancel the
-        snapshots of running flushes. Another log may soon be created in the same directory.
+        snapshots of running flushes. No file may be written later, because another log may soon be created in the same
+        directory.
         """
         self.state.offline_reason = "deleted"
         self.producers.cancel_snapshots()
@@ -325,7 +327,8 @@ class PartitionLog:
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
         written into this memory, which is then written to the file without a copy. A client may append only one batch
-        in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
+        in each call. `transaction_version` is the version of the transaction protocol that the producer uses (KIP-890).
+        `records_checked`
         means that the steps of `records_check` have run; otherwise this method runs the steps, which may take long.
 
         If a producer sends one of its last five batches again, the log does not change, and this method returns the

@@ -5,8 +5,8 @@
 `FlushesUnderWay` tracks these flushes.
 
 The kernel reports a lost write only once, to the first fsync after that write. The error of a failed flush is therefore
-stored until the log is closed, and every later flush of the log fails with the same error. This also holds if the
-caller of the failed flush was cancelled.
+stored until the log is closed, and every later flush of the log fails with the same error. The error is also stored if
+the caller of the failed flush was cancelled.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class FlushesUnderWay:
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """A lock that allows only one sync at a time: two syncs would write the same snapshot, and one of them would
-        not see the other's failure.
+        """A lock that allows only one sync at a time: two concurrent syncs would write the same snapshot, and only one
+        of them would get the error of a failed fsync.
         """
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if no flush has failed."""
@@ -175,7 +175,7 @@ class FlushesUnderWay:
             raise OSError(self.failure.errno, self.failure.strerror, self.failure.filename)
 
     def finish(self, flush: PendingFlush) -> None:
-        """Remove `flush` and all earlier flushes, whose files are synced now, too."""
+        """Remove `flush` and all earlier flushes from the list, because their files are synced now."""
         if flush in self._flushes:
             del self._flushes[: self._flushes.index(flush) + 1]
 

@@ -25,8 +25,8 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> memoryview:
-        """Return complete batches of one segment, beginning with the batch that contains `offset`, all below
-        `upper_bound`.
+        """Return complete batches of one segment: the batch that contains `offset`, and the batches after it that are
+        below `upper_bound`.
 
         The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
         empty if there are no such batches (yet). The view may be a memory mapping of the file. The view stays valid

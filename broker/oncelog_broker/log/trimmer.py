@@ -190,9 +190,9 @@ class LogTrimmer:
         must not be accessed afterwards. Raises
         KAFKA_STORAGE_ERROR.
 
-        A truncation may remove a leader epoch without records, even if it removes no record. Such an epoch exists if
-        this broker led, but its disk refused all appends. If the epoch stayed, a leader without that epoch would
-        request the same truncation forever.
+        A truncation may remove a leader epoch without records, even if it removes no record. An epoch without records
+        exists if this broker led in that epoch, but its disk refused all appends. If the truncation did not remove that
+        epoch, a leader without the epoch would request the same truncation forever.
         """
         state, local = self._state, self._local
         state.check_online()

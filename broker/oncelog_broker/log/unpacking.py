@@ -1,5 +1,5 @@
 """Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
-Only one batch that may decompress to many bytes is decompressed at any time, which limits the memory.
+To limit the memory, no two batches that may have very large records are decompressed at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ PACKED_IN_PLACE: Final = 64 * 1024
 job in another thread would cost more.
 """
 UNPACKED_IN_PLACE: Final = 512 * 1024
-"""The maximum number of bytes that are decompressed in the calling thread, which takes half a millisecond."""
+"""The maximum number of decompressed bytes for which the calling thread decompresses a batch itself; this takes half a
+millisecond.
+"""
 UNPACKED_BESIDE_OTHERS: Final = 8 * 1024 * 1024
 """The maximum number of decompressed bytes of a batch that is decompressed simultaneously with other batches; nearly
 all client batches are smaller.

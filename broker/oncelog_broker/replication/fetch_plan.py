@@ -1,6 +1,7 @@
 """Plans the next Fetch request to one leader: partitions and positions, in one incremental fetch session (KIP-227).
 
-Only one request is outstanding to a leader. A partition is fetched from its log end offset; it joins or leaves the
+Each leader has at most one outstanding Fetch request of this follower. A partition is fetched from its log end offset;
+it joins or leaves the
 fetch session with the next request. After an error, a partition is skipped for a back-off, which doubles with each
 further error.
 """

@@ -57,8 +57,8 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
     applies. If the log must be truncated first, returns the truncation that the caller must run (it waits for the
     disk); otherwise None.
 
-    Raises the leader's error as KafkaError, (for OFFSET_OUT_OF_RANGE, only if the response has no log start offset to
-    restart at), or an error of Replica.append_as_follower.
+    Raises the leader's error as KafkaError, or an error of Replica.append_as_follower. OFFSET_OUT_OF_RANGE is raised
+    only if the response has no log start offset at which the log could restart.
     """
     log = replica.log
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and log.log_end_offset < answer.log_start_offset:

@@ -2,7 +2,8 @@
 
 Records are appended directly from the response buffer, partition by partition; other tasks run between two partitions.
 A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. After an error, only the affected
+for the disk, so it runs in a worker thread; the partition is not fetched during the truncation. After an error, only
+the affected
 partition stops, and is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
@@ -282,8 +283,8 @@ class BrokerFetcher:
                     self._plan.leave_out(key)  # no log line, because the log has already logged why it is offline
 
     def _hold_back_throttled(self, now: float) -> None:
-        """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request, so
-        that no skipped partition becomes due before that request.
+        """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request,
+        because otherwise the back-off of a skipped partition could end before that request.
         """
         if not self._behind or not self._quota.is_exceeded(now):
             return

@@ -46,8 +46,7 @@ class FollowerProgress:
         """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
         """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
-        follower must not be proposed for the ISR until it fetches again, because it may be gone, for example if its
-        broker is stopping.
+        follower must not be proposed for the ISR until it fetches again, because its broker may have stopped.
         """
         self._asked_at = now
         self._leader_end_then = 0

@@ -1,7 +1,7 @@
 """Group commit: syncs the records of a log before they are acknowledged, with one fsync for all records that wait.
 
-A partition with `flush.messages=1` acknowledges records only when they are on the disk. While an fsync of its log runs
-in a worker thread, further records are appended and wait; the next fsync covers all of them. Each log therefore has at
+A partition with `flush.messages=1` acknowledges records only when they are on the disk. While an fsync of the log runs
+in a worker thread, further records are appended; all these records wait for the next fsync. Each log therefore has at
 most one running fsync, however many producers wait, and the event loop never waits for the disk.
 
 Invariant for leaders: while a partition must sync (`Partition.must_sync`), a task of `GroupCommit` is syncing its log,

@@ -1,7 +1,8 @@
 """Applies a new cluster image to the partitions of this broker, in slices.
 
 A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
-PARTITIONS_AT_A_TIME changes are applied immediately, the rest in later slices with other work in between. A partition
+PARTITIONS_AT_A_TIME changes are applied immediately. The remaining changes are applied in later slices, and other work
+runs between two slices. A partition
 that is not processed yet remains unchanged, as if the cluster image had arrived later. When the partition is processed,
 it gets its role from the newest cluster image, even if an older image queued the change.
 """
@@ -24,7 +25,7 @@ milliseconds.
 """
 
 Turn = Callable[[], Awaitable[None]]
-"""Type of a pause: awaiting the result of this function waits until the next slice may run."""
+"""Type of a function that pauses the work: its result must be awaited, and completes when the next slice may run."""
 
 
 class ImageChanges:

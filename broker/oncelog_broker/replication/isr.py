@@ -29,9 +29,10 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
-    """Whether a replica may join the ISR. There are three conditions. The replica must have all acknowledged records of
-    this leader epoch and of earlier epochs; the replica must have deleted the records that the leader has deleted
-    (`log_start_offset` is the leader's); and it must have fetched since it was last removed.
+    """Whether a replica may join the ISR. A replica must meet three conditions before it joins the ISR. First, the
+    replica must have all acknowledged
+    records of this leader epoch and of earlier epochs. Second, the replica must have deleted all records below the
+    leader's `log_start_offset`. Third, the replica must have fetched since it was last removed from the ISR.
 
     The high watermark of a new leader may be below records that the previous leader acknowledged. `epoch_start_offset`
     is therefore checked, too: all these records are below the start of the new epoch.
@@ -43,8 +44,8 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
 
 
 class InSync:
-    """The ISR of a partition as its leader knows it: the ISR `committed` by the controller, and the `proposed` ISR, if
-    a proposal is open.
+    """What the leader knows about the ISR of a partition: the ISR `committed` by the controller, and, if a proposal is
+    open, the `proposed` ISR.
     """
 
     __slots__ = ("committed", "maximal", "partition_epoch", "proposed")
@@ -110,7 +111,7 @@ def wanted_isr(
     """Return the ISR to propose, without lagging members and with those `joining` replicas that do not lag; None if
     this ISR equals the present ISR.
 
-    A lagging replica may nevertheless have all acknowledged records, because nothing is acknowledged while the ISR is
+    Although a replica lags, it may have all acknowledged records, because no record is acknowledged while the ISR is
     too small. If a lagging replica joined the ISR, the next check would remove it again, and two lagging replicas would
     alternate forever.
     """

@@ -1,8 +1,9 @@
 """Changes the ISR of the partitions that this broker leads (ISR shrink and ISR expand): proposes the removal of lagging
 replicas and the return of replicas that have caught up.
 
-The controller decides about each proposal (AlterPartition). Only one request is outstanding, with all proposals made so
-far. If no response arrives, the outcome is unknown: the proposal is repeated until the cluster image or a response
+The controller decides about each proposal (AlterPartition). Only one AlterPartition request is outstanding; it contains
+all proposals made before it was sent. If no response arrives, the outcome is unknown: the proposal is repeated until
+the cluster image or a response
 shows a newer state.
 """
 

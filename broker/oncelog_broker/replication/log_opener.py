@@ -36,7 +36,7 @@ MAX_DELETION_REST_SECONDS: Final = 60.0
 """Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
 """Changes of this many logs are started or reported in one group, which takes two milliseconds of the event loop; then
-other work may run. Larger groups would be cheaper, because each group costs a round trip to the worker thread, and a
+other work may run. Groups must not be too small, because each group costs a round trip to the worker thread, and a
 Fetch by each follower of the new partitions.
 """
 PLACED_AT_A_TIME: Final = 500
@@ -151,7 +151,7 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        # without a directory, there is nothing to delete
+        # nothing to delete, because the log has no directory
         return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:

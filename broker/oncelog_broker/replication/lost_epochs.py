@@ -1,6 +1,7 @@
 """Prevents a partition from being led or fetched if its log has a newer leader epoch than the cluster's state.
 
-In that case the metadata store is older than the log: it was restored from a backup, or is another store. Truncation
+If a log has a newer leader epoch than the cluster's state, the metadata store is older than the log: the store was
+restored from a backup, or is another store. Truncation
 relies on the rule that each leader epoch has one leader, which assigned each offset once. No leader epoch may therefore
 be used a second time:
 
@@ -30,7 +31,7 @@ from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause
 
 LOGS_AT_A_TIME: Final = 200
-"""The number of logs that are compared with the store before other work may run."""
+"""Leader epochs of this many logs are compared with the metadata store before other work may run."""
 MAX_EPOCH: Final = 2**31 - 1
 
 
@@ -63,7 +64,7 @@ def _epoch_in(data: bytes, path: str) -> int:
 
 
 class LostEpoch(NamedTuple):
-    """A partition of this broker whose leader epoch must be raised."""
+    """A partition of this broker that needs a higher leader epoch from the controller."""
 
     topic: str
     partition: int
@@ -126,8 +127,9 @@ class LostEpochs:
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Record a partition whose epoch must be raised because the store is older than another log. The epoch of that
-        partition may have been used before, by a leader that wrote nothing here, and clients may know later epochs.
+        """Record a partition whose epoch must be raised because the store is older than another log. The epoch must be
+        raised because another leader may already have used the partition's epoch without writing a record to this log,
+        and clients may know later epochs.
         """
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)

@@ -117,7 +117,7 @@ class Partition(Replica):
         of the state. The new leader epoch is written to the log's files only with the epoch's first batch, so that a
         startup with very many partitions writes no files. `now` is in monotonic seconds.
 
-        A state that is older than the controller's last response is ignored.
+        A partition state that is older than the state in the controller's last response is ignored.
         """
         if leader_epoch < self.leader_epoch:
             return
@@ -381,8 +381,9 @@ class Partition(Replica):
         """Append one batch as leader; returns (base offset, log append time in ms or -1). A duplicate is not appended;
         the result has the offset of the original batch. To wait until the batch is replicated, call `committed`.
 
-        `records` is writable memory, which is modified in place. `guard` (it detects a marker written meanwhile) was
-        created before the producer's transaction was verified. `records_checked` means that each record of the batch
+        `records` is writable memory, which is modified in place. The caller has created `guard` before it verified the
+        producer's transaction; the guard detects a marker that was written since then. `records_checked` means that
+        each record of the batch
         has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE
         before anything is written, or an error of PartitionLog.append_as_leader.
         """
@@ -437,7 +438,8 @@ class Partition(Replica):
         below `next_offset`; with a single replica, that is immediately.
 
         The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
-        then. With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
+        then. If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR
+        is
         smaller than min.insync.replicas.
         """
         if self.is_resigned:
@@ -451,9 +453,10 @@ class Partition(Replica):
         return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
     def acknowledged(self, next_offset: int, required_acks: int) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when a Produce request with `required_acks`, whose records are
-        below `next_offset`, may be acknowledged: like `committed` for acks=all; for acks=1, when the records are on
-        this broker's disk, if the partition `waits_for_disk`.
+        """Return an answer that completes with NONE when a Produce request with records below `next_offset` may be
+        acknowledged. For acks=all, the answer is that of `committed`. For acks=1 on a partition that `waits_for_disk`,
+        the answer completes when the records are on this broker's disk. In all other cases the answer is immediately
+        NONE.
         """
         if required_acks == -1:
             return self.committed(next_offset)
@@ -468,8 +471,8 @@ class Partition(Replica):
     # --- group commit
 
     def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
-        """Whether the next sync of the log is the only event that a request with records below `next_offset` must wait
-        for.
+        """Whether a request with records below `next_offset` must wait only for the next sync of the log, and for no
+        replica.
         """
         state = self.log.state
         return (
@@ -556,7 +559,7 @@ class Partition(Replica):
         if self.waits_for_disk:
             if new_bytes and self._request_sync is not None:
                 self._request_sync(self)
-                return  # the disk does not have the new records yet
+                return  # return, because the new records are not on the disk yet
             end = self.log.state.synced_offset
         if not self.has_enough_in_sync:
             return

@@ -5,8 +5,8 @@ are pipelined on a connection, and responses arrive in the same order. A connect
 broker. The connection is closed as soon as the cluster image shows another broker epoch or address, or no longer
 contains the broker.
 
-No request is sent twice. Without a response it is unknown whether the request was handled, and only the caller can
-decide what to do then.
+No request is sent twice. If no response arrives, it is unknown whether the other broker handled the request, and the
+caller decides what to do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Purpose(Enum):
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"
-    """Purpose: requests to share coordinators."""
+    """The purpose of a connection that sends requests to share coordinators."""
     FORWARDING = "forwarding"
     """Client requests that only the controller may execute, and that may take long."""
 

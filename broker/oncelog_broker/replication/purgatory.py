@@ -8,7 +8,8 @@ bytes. A waiting append is an entry in a heap until the high watermark reaches i
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
-A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower's
+A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
+follower's
 fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
 watermark.
 """
@@ -32,8 +33,8 @@ WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
 """When only the high watermark has advanced, or a partition was added, a follower's fetch waits this many seconds for
-records before its response is sent. Without this delay in the purgatory, a producer that writes rarely would cause two
-responses for each record.
+records before its response is sent. Without this delay, each record of a producer that writes rarely would cause two
+responses: one with the record, and one with the new high watermark.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
@@ -79,7 +80,8 @@ class Purgatory:
         """Return an answer that completes with NONE when the high watermark reaches `next_offset`, or with
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
-        With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller
+        If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
+        smaller
         than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
@@ -129,7 +131,7 @@ class Purgatory:
             _end_all(ended, ErrorCode.NONE)
 
     def on_sync_begun(self) -> None:
-        """Note that the sync that begins now covers all records that are appended so far."""
+        """Record that a sync begins now, which covers all records appended so far."""
         self.syncing, self.unsynced = self.unsynced, []
 
     def on_synced(self) -> None:
@@ -182,8 +184,9 @@ class Purgatory:
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """Complete all requests that wait at the partition, since this broker no longer leads. Appends get
-        NOT_LEADER_OR_FOLLOWER, because their outcome is unknown; fetches are read again and then get their error.
+        """Complete all requests that wait at the partition, since this broker no longer leads. A waiting append gets
+        NOT_LEADER_OR_FOLLOWER, because its outcome is unknown. A waiting fetch is read again, and that read returns its
+        error.
         """
         self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
@@ -235,8 +238,8 @@ class NewsPace:
         """Follower id -> monotonic seconds before which it gets no further early response."""
 
     def seconds(self, follower_id: int, partitions: int, now: float) -> float:
-        """Return how many seconds a fetch of this many partitions must wait before its early response; that response is
-        counted.
+        """Return the seconds that a fetch of this many partitions must wait before its early response, and count that
+        response for the rate limit.
         """
         at = max(now + NEWS_SECONDS, self._not_before.get(follower_id, 0.0))
         self._not_before[follower_id] = at + partitions * NEWS_SECONDS_PER_PARTITION
@@ -289,7 +292,9 @@ class DelayedFetch:
         return missed > 0 >= self._missing_bytes
 
     def hurry(self) -> None:
-        """Request an early response, which may still wait a little for records."""
+        """Request an early response to this fetch; the response may still be delayed for some milliseconds to include
+        new records.
+        """
         hurry, self._hurry = self._hurry, _has_hurried
         if hurry is not None:
             hurry(self)

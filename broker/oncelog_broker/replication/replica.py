@@ -150,9 +150,10 @@ class Replica:
         """Whether the offline log may be reopened with fewer records than before, given a partition state with
         `leader_epoch` in which this replica is out of sync.
 
-        Reopening is allowed only in a leader epoch in which no leader has learned the log's end offset. The leader of
-        an older epoch may be about to propose this replica for the ISR because of its earlier log end, perhaps learned
-        from a delayed fetch. The replica would then be in sync without the discarded records, and might be elected. In
+        Reopening is allowed only in a leader epoch in which no leader has learned the log's end offset. In an older
+        epoch, the leader may know this replica's earlier log end, for example from a delayed fetch, and may propose the
+        replica for the ISR because of that log end. The replica would then be in sync without the discarded records,
+        and might be elected. In
         a newer epoch, such a fetch is fenced, and the controller refuses such a proposal (KIP-101).
         """
         return leader_epoch > self.told_in_epoch

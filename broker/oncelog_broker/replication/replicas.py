@@ -66,7 +66,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with topics whose led partitions have changed without a new cluster image, for example because a log
+"""Callback: called with the topics of partitions that this broker leads, if these partitions have changed without a new
+cluster image, for example because a log
 was opened.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
@@ -141,7 +142,7 @@ class Replicas:
             on_opened(topics)
 
     def doubt_logs(self) -> None:
-        """Remember that the machine lost power before this startup, so that every present log may lack its end."""
+        """Record that the machine lost power before this startup, so that every existing log may have lost its end."""
         self._doubted.update(self._logs.partitions())
 
     # --- methods that request handlers call
@@ -295,7 +296,8 @@ class Replicas:
 
     def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
         """Yield topic and partition of the hosted logs that could not be created, for example because the disk was
-        full. These logs never had records, so they may be created whichever broker leads.
+        full. A log that could not be created never had records, so it may be created even if this broker leads or is in
+        the ISR.
         """
         for key in self._offline:
             state = self._image.partition(*key)
@@ -315,9 +317,9 @@ class Replicas:
         return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
-        """Stop fetching for logs whose disk failed. Fetches for such logs would report the old log end to the leader,
-        although nothing is written any more. The leader would rely on records that reopening discards, and propose the
-        replica for the ISR.
+        """Stop fetching for logs whose disk failed. A fetch for an offline log would report its old log end to the
+        leader, although no record can be written any more. The leader would then propose the replica for the ISR,
+        although reopening the log may discard records below the reported log end.
         """
         for partition in self._hosts.values():
             if partition.log.is_offline:
@@ -480,8 +482,8 @@ class Replicas:
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
         if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
-            # This replica is not in the ISR, so nothing depends on the records that it lost: it may start empty and
-            # fetch all records.
+            # This replica may start with an empty log and fetch all records, because a replica outside the ISR is not
+            # needed for acknowledged records.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
         # While the log of a deleted topic is being removed, the log of a new topic with the same name must wait.
@@ -493,8 +495,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Let this broker lead or follow the partition, according to `role`. During a truncation, or while its leader
-        epoch must be raised first, the partition is neither led nor followed.
+        """Let this broker lead or follow the partition, according to `role`. While the log is being truncated, or the
+        partition needs a higher leader epoch, this broker neither leads nor follows the partition.
         """
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)
@@ -551,7 +553,9 @@ class Replicas:
         return must_restart
 
     def on_truncated(self, partition: Partition) -> None:
-        """Continue after a truncation: meanwhile this broker may have been elected, or the partition deleted."""
+        """Continue after a truncation. During the truncation, this broker may have been elected, or the partition may
+        have been deleted.
+        """
         self._hosted.on_truncated()
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to this number may occur in logs of another cluster. New producer ids start above this number,
-because logs would confuse the sequences of two producers with the same id. No cluster has initialised so many
+because a log could not distinguish the sequences of two producers with the same id. No cluster has initialised so many
 producers.
 """
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -63,7 +63,9 @@ def found_logs(
 def found_topics(
     logs: LogManager, directories: Iterable[str], disk: Disk, needed: Needed | None = None
 ) -> tuple[FoundTopic, ...]:
-    """Return the topics that have a log on this broker, with their future settings. Raises OSError."""
+    """Return the topics that have a log on this broker, with the settings that the new cluster will give them. Raises
+    OSError.
+    """
     known: dict[str, dict[str, str]] = {}
     for directory in directories:
         known |= read_topics(disk, directory)

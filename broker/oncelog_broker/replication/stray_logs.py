@@ -21,8 +21,8 @@ def set_strays_aside(
     logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, keeps_left_over: bool
 ) -> None:
     """Rename the stray logs of a starting broker. `store` describes the metadata store in messages. `keeps_left_over`
-    means that the store does not have the earlier assignments of this broker, because the store is new or older than
-    the logs.
+    is True if the store is new, or older than the logs, and therefore lacks earlier assignments of partitions to this
+    broker.
     """
     unknown = 0
     reasons: dict[TopicPartition, str] = {}

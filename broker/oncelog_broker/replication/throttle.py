@@ -1,7 +1,7 @@
 """The replication throttle (KIP-73): limits the traffic of replicas that are not in sync, so that moving partitions
 leaves bandwidth to clients.
 
-While the rate is exceeded, the leader sends nothing more to throttled replicas, and the follower does not fetch
+While the rate is exceeded, the leader sends no records to throttled replicas, and the follower does not fetch
 throttled partitions. The limit applies only to replicas that their topic lists as throttled, and only while they are
 out of sync: an in-sync replica is never delayed, since producers wait for it.
 """

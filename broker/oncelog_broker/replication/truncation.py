@@ -1,5 +1,5 @@
-"""Decides where a follower truncates its log to agree with the leader's log: by leader epochs, never by comparing
-offsets alone.
+"""Decides where a follower truncates its log to agree with the leader's log: the decision compares leader epochs and
+not only offsets.
 
 The leader's Fetch response contains the last epoch that the two logs may share, and the end offset of that epoch in the
 leader's log (`diverging_epoch`). Each epoch has one leader, which assigns each offset once (KIP-101). If two logs are
@@ -19,8 +19,8 @@ NO_EPOCH_IN_COMMON: Final = -1
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging_epoch: int, end_offset: int) -> int:
-    """Return the offset to truncate to. `epochs` and `log_end_offset` belong to the follower; the other arguments are
-    from the leader's response.
+    """Return the offset to truncate to. `epochs` and `log_end_offset` are those of the follower's log; the other
+    arguments are from the leader's response.
     """
     if diverging_epoch == NO_EPOCH_IN_COMMON:
         return min(end_offset, log_end_offset)

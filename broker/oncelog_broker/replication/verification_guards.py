@@ -1,9 +1,10 @@
 """Guards that protect a transaction from its verification to the append of its records (KIP-890).
 
-The coordinator's response to the verification may be late. A marker that is appended meanwhile ends the verified
-transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The verifier
-therefore creates a guard (an object that a marker invalidates) before the verification, and presents the guard with the
-append; a marker of the producer, or a new leader epoch, invalidates the guard.
+The coordinator's response to the verification may be late. If a marker is appended before the response arrives, it ends
+the verified transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The
+verifier
+therefore creates a guard (an object that a marker invalidates) before the verification, and passes the guard to the
+append. A marker of the producer, or a new leader epoch, makes the guard invalid.
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
 transaction. A marker with the guard's own epoch therefore belongs to the previous transaction, which the coordinator

@@ -1,8 +1,9 @@
 """The clock, which is the only module that reads the time.
 
 Wall time stamps records, and is compared with the timestamps of records (retention, compaction, expiry). Monotonic time
-is used for sessions, timeouts, delays and waiting requests, so that a correction of the wall clock expires nothing and
-delays nothing (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime also counts the
+is used for sessions, timeouts, delays and waiting requests, so that no session or request expires early or late when
+the wall clock is corrected (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime
+also counts the
 time in which the machine was suspended, because the clocks of other machines continue during that time.
 """
 
@@ -31,8 +32,8 @@ class Clock(Protocol):
         """Return the monotonic time in seconds, including the time in which the machine was suspended."""
 
     def processor(self) -> float:
-        """Return the processor seconds that this thread has used. This makes a system call, which is too slow for each
-        request.
+        """Return the processor seconds that this thread has used. Do not call this method for each request, because it
+        makes a system call.
         """
 
 

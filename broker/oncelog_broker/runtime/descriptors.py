@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 SPARE_COUNT: Final = 32
-"""The number of reserved descriptors. This is more than all files that are opened briefly need at the same time; a
-flush opens three files for each segment.
+"""The number of reserved descriptors. The number is larger than the number of files that are opened briefly at the same
+time; a flush opens three files for each segment.
 """
 OTHER_DESCRIPTORS: Final = 64
 """Number of file descriptors for listeners, locks, the metadata store and the event loop."""

@@ -70,8 +70,7 @@ class File(Protocol):
     def append(self, *buffers: Buffer) -> int:
         """Write at the end of the file, in one system call; returns the position of the first byte.
 
-        Raises OSError if not all bytes were written; the file is then truncated to the previous `size`, which is
-        unchanged.
+        Raises OSError if not all bytes were written; the file is then truncated to its previous `size`.
         """
 
     def read(self, position: int, size: int) -> memoryview:
@@ -104,7 +103,9 @@ class Disk(Protocol):
         """Open a file for reading and appending; with `create`, a missing file is created. Raises FileNotFoundError."""
 
     def open_briefly(self, path: str, *, create: bool = False) -> File:
-        """Open a file that is soon closed again; may use the reserve of file descriptors."""
+        """Open a file that the caller closes soon. If no file descriptor is left, this method uses a reserved
+        descriptor.
+        """
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -429,7 +430,7 @@ class RealDisk:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # remove a partial file, which would use space that may be scarce
+            self.remove(temporary)  # remove a partial file, because the disk may be full
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -525,7 +526,8 @@ def _sync_file(path: str) -> None:
 
 
 class FileLock:
-    """A lock on a file by fcntl.lockf, as Kafka's FileLock uses, so that this broker and Kafka exclude each other.
+    """A lock on a file by fcntl.lockf. Kafka's FileLock uses the same lock, so this broker and Kafka cannot open a
+    directory at the same time.
 
     Locks by fcntl belong to the process: a second lock by the same process would succeed, and closing any descriptor of
     the file would release the lock. The locks of this process are therefore remembered, and checked before the file is

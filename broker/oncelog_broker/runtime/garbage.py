@@ -7,9 +7,9 @@ are therefore frozen (`gc.freeze`: later collections skip them). Full collection
 few new objects.
 
 Reference counting still frees frozen objects, but a frozen cycle is never freed. When a long-lived object (connection,
-log, group member, transaction) is closed, it must therefore not be part of a reference cycle. This
-also applies to large objects, because a full collection may run while a request of 50,000 elements is handled; an error
-that is kept is stored without its traceback (`KafkaError.as_value`).
+log, group member, transaction) is closed, it must therefore not be part of a reference cycle. Large objects must not be
+part of a cycle, either, because a full collection may freeze them while a request with 50,000 elements is handled. For
+this reason, stored errors have no traceback (`KafkaError.as_value`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 THRESHOLDS: Final = (700, 10, 1)
-"""Python's own threshold for the youngest generation; a full collection runs after every second collection of the
-middle generation (Python's default is every tenth), and thus meets at most 15,000 new objects. A full collection runs
-only if there are at least a quarter as many new objects as survived the last full collection.
+"""The thresholds of the three generations. The first is Python's default. A full collection runs after every second
+collection of the middle generation (by default after every tenth), and therefore visits at most 15,000 new objects. A
+full collection is skipped if the number of new objects is below a quarter of the objects that survived the last full
+collection.
 """
 FREEZE_AT: Final = 10_000
 """Objects are frozen when at least this many survive a full collection. If fewer objects survive, they are not frozen,

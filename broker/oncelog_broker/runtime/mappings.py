@@ -1,9 +1,9 @@
 """Limits the number of memory mappings of files, and the number of pages that were read through these mappings. A
 mapping counts until its last slice is released.
 
-Each mapping uses one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
-client that does not read its response keeps the mappings of that response alive, so their number is limited; above the
-limit, bytes are copied or sent with the next response.
+Each mapping uses one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. If a
+client does not read its response, the mappings of that response stay in use; the number of mappings is therefore
+limited. Above the limit, bytes are copied, or sent with the next response.
 
 Pages that were read count as memory of the process (RSS), although the kernel may reclaim them at any time. Without a
 limit on these pages, the broker would seem to use as much memory as the bytes that were read from its logs. At most
@@ -27,7 +27,7 @@ Chunk = tuple[int, int]
 
 
 CHUNK_BITS: Final = 20
-"""Pages are counted, and released, in chunks of 1 MB of a file; this is the binary logarithm of that size."""
+"""Binary logarithm of the chunk size: pages are counted and released in chunks of 1 MB of a file."""
 KEPT_CHUNKS: Final = 10
 """The maximum number of chunks that stay mapped. Mapping a chunk again costs about a third of the cost of sending it.
 """

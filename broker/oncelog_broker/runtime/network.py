@@ -55,7 +55,7 @@ class Network(Protocol):
 
 
 class RealNetwork:
-    """TCP through the running event loop."""
+    """Implements `Network` with TCP connections of the running event loop."""
 
     __slots__ = ()
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 
 class RestingFile(Protocol):
-    """A file that can give up its descriptor while idle."""
+    """Interface of a file whose descriptor can be closed while the file is idle."""
 
     is_used: bool
     """Each use sets this attribute to True; the cache clears it when the cache considers closing the file."""

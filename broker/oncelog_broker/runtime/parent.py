@@ -14,8 +14,8 @@ from typing import Final
 STANDARD_INPUT: Final = 0
 READ_BYTES: Final = 4096
 GRACE_SECONDS: Final = 10.0
-"""Seconds that this process has for its shutdown after the end of its input. Then it kills itself, because no other
-process would do that.
+"""Seconds that this process has for its shutdown after the end of its input. After this time, the process kills itself,
+because no other process would do that.
 """
 
 

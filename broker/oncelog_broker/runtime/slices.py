@@ -32,8 +32,8 @@ JOBS_AT_ONCE: Final = 4
 batch of some decompressed megabytes.
 """
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""The maximum number of pieces of long work, in addition to JOBS_AT_ONCE, that may hold the result of a heavy job; a
-batch may be decompressed to 64 MB.
+"""The maximum number of pieces of long work that may hold the result of a heavy job; these do not count for
+JOBS_AT_ONCE. A result may be a batch decompressed to 64 MB.
 """
 
 R = TypeVar("R")
@@ -55,7 +55,7 @@ NO_DELAYS: Final = Delays()
 
 
 class Pauses:
-    """Pauses for a coroutine, which lets other work run after each slice of its own."""
+    """Pauses for a coroutine with long work, so that other work may run after each slice of the coroutine."""
 
     __slots__ = ("_allowed", "_began", "_monotonic", "_next_slice", "_seconds")
 
@@ -119,7 +119,8 @@ class Slices:
         is the result itself if the steps end within the first slice.
 
         Cancelling the answer closes the steps. If a job is running, the steps are closed only after the job has ended,
-        because closing the steps could close a file to which the job is writing. With `must_finish`, the work runs to
+        because closing the steps could close a file to which the job is writing. If `must_finish` is True, the work
+        runs to
         its end even if the answer is
         cancelled.
         """

@@ -1,8 +1,9 @@
 """The log cleaner of a broker: compacts the logs in the background, one by one, and begins with the log that has the
 largest dirty ratio.
 
-Compaction runs on the event loop in slices, each followed by a pause of the same length; waits for the disk and large
-compressions or decompressions run in a worker thread. If the entire compaction ran in another thread, requests would
+Compaction runs on the event loop in slices, and pauses after each slice for as long as the slice took. Disk accesses
+and large compressions or decompressions run in a worker thread. If the entire compaction ran in another thread,
+requests would
 become slower: the event loop would wait for the interpreter lock after each of its system calls, several times for each
 request.
 """
@@ -43,7 +44,7 @@ half of the event loop's time.
 
 
 class LogCleaner:
-    """Compacts the logs of this broker that are due."""
+    """Compacts those logs of this broker that are due for compaction."""
 
     def __init__(
         self,
@@ -128,8 +129,8 @@ class LogCleaner:
             return log.state.may_be_changed and not log.state.is_copied and log.trimmer.generation == generation
 
         try:
-            # The flush makes everything durable that the compaction relies on: markers that decide which records are
-            # dropped, the producers' last batches, and the log start offset, below which keys are not compared. Without
+            # The flush makes all data durable that decides which records the compaction drops: transaction markers, the
+            # producers' last batches, and the log start offset. Without
             # the flush, recovery would also treat a gap between segments above the recovery point as lost records.
             await flush(log)
             if not is_as_it_was():
@@ -207,7 +208,9 @@ class Throttle:
         self._bytes_before = 0
 
     def pause_after(self, total_bytes: int) -> float:
-        """Return the seconds to wait, given the number of bytes processed since the start."""
+        """Return the seconds that the cleaner must wait so that it does not exceed the limit; the argument is the
+        number of bytes processed since the start of the cleaning.
+        """
         now, limit = self._clock.monotonic(), self._limit()
         if limit != self._bytes_per_second:
             self._bytes_per_second, self._started, self._bytes_before = limit, now, total_bytes

@@ -1,10 +1,10 @@
 """Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that this broker leads
 (ControlledShutdown).
 
-During the controlled shutdown, this broker continues to serve requests. For a partition without another in-sync
-replica, this broker waits some time
-until another replica is in sync. A partition that this broker still leads when it stops has no leader until this broker
-or another in-sync replica is back.
+During the controlled shutdown, this broker continues to serve requests. If a partition has no other in-sync replica,
+this broker waits a limited time for another replica to get in sync. If this broker still leads a partition when it
+stops, that partition has no leader
+until this broker or another in-sync replica is available.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 class Patience(NamedTuple):
-    """The settings controlled.shutdown.max.retries and controlled.shutdown.retry.backoff.ms; the latter in seconds."""
+    """The values of controlled.shutdown.max.retries, and in seconds, of controlled.shutdown.retry.backoff.ms."""
 
     attempts: int
     backoff_seconds: float

@@ -9,8 +9,8 @@ from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """Sync all records below an offset and the indexes, with the fsync in a worker thread, then move the recovery
-    point. Raises KAFKA_STORAGE_ERROR; after this error the log may be offline.
+    """Sync the indexes and all records below an offset, then move the recovery point to that offset. The fsync runs in
+    a worker thread. Raises KAFKA_STORAGE_ERROR; after this error the log may be offline.
 
     If the caller is cancelled, this function still waits for the fsync, and takes the log offline if the fsync fails.
     """

@@ -1,6 +1,7 @@
 """Reads a closed segment from start to end through its own file handle, while the log stays in use.
 
-The log may delete, replace or close the segment meanwhile; the open handle keeps the bytes readable. Each read copies
+The log may delete, replace or close the segment during the reading; the bytes stay readable through the open file
+handle. Each read copies
 at most READ_BYTES, as a job that another thread runs (`runtime/steps.py`), so that neither a slow disk nor page faults
 block the caller.
 """

@@ -1,8 +1,8 @@
 """Decides which batch headers compaction must keep although their records were removed. The functions that decide about
 headers do no I/O (S56, E25).
 
-Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
-the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner
+Headers and control batches contain facts that no record contains: the last sequence of each producer, the outcome of
+each transaction, and the time until which tombstones must be kept (the delete horizon). Source: Kafka's Cleaner
 and CleanedTransactionMetadata.
 """
 
@@ -16,7 +16,7 @@ from oncelog_protocol.records.control import ControlType
 
 
 class ProducerBatches:
-    """The last batch of each producer, found from batch headers alone.
+    """Finds the last batch of each producer; reads only batch headers.
 
     This class does not read the active segment and the open transactions, so it may keep the header of an empty batch
     for longer than needed. The next cleaning drops that header.
@@ -59,11 +59,12 @@ class ProducerBatches:
 class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
-    A marker may be dropped only if the scan met no batch of its transaction, because an earlier cleaning has removed
-    all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
+    A marker may be dropped only if the scan met no batch of its transaction: an earlier cleaning has then removed all
+    its batches. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
     `aborted` has the entries of the transaction index. The cleaning may drop the index entries of the transactions in
-    the cleaned part. This is safe because the cleaned part contains no aborted records any more, only headers and
+    the cleaned part. Dropping these entries is safe because the cleaned part contains no aborted records any more, only
+    headers and
     markers, and readers ignore a marker without an index entry (S53).
     """
 

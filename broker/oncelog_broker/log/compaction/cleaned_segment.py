@@ -147,8 +147,8 @@ class CleanedSegment:
             file.close()
 
     def hand_over(self) -> None:
-        """Record that the files belong to the log from now on. The log may have begun to delete the old files, so
-        `discard` must not touch the new files.
+        """Record that the files belong to the log from now on. After this call, `discard` does not remove the new
+        files, because the log may have begun to delete the old files.
         """
         self._is_handed_over = True
 

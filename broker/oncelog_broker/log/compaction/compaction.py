@@ -5,14 +5,16 @@ batch of each producer.
 2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that
 remain.
 
-A batch that keeps all records is copied unchanged. A batch that loses all its records is dropped without decoding it,
-or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met them, so that
+A batch that keeps all records is copied unchanged. A batch that loses all its records is not decoded: either the batch
+is dropped, or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met
+them, so that
 readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
 removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
-aborted records, and would return them to consumers if it became leader. Compaction changes nothing at or above offset
-`end`.
+aborted records, and would return them to consumers if it became leader. Compaction does not change batches at or above
+offset `end`.
 
-If the offset map is full, the dirty part ends at the first record that did not fit, perhaps in the middle of a segment.
+If the offset map is full, the dirty part ends at the first record that did not fit, which may be in the middle of a
+segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
 cleaning compacts them.
 
@@ -278,7 +280,8 @@ class Compaction:
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
         """Return the aborted transactions that may still have records and whose marker is in one of the `old` segments.
 
-        A transaction whose marker is below `end` is entirely below `end`, so none of its records is left. A transaction
+        If the marker of a transaction is below `end`, all records of the transaction are below `end`, too, and
+        compaction has removed them. A transaction
         whose marker is at or after `end` keeps the marker and all records from `end` on. (If the offset map was full,
         `end` is in the middle of a segment.)
         """

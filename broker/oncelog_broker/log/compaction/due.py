@@ -16,7 +16,9 @@ from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 
 
 class SegmentSummary(NamedTuple):
-    """The facts about a closed segment that the cleaner needs. `next_offset` is the first offset after the segment."""
+    """The fields of a closed segment that the cleaner needs: offsets, size and timestamps. `next_offset` is the first
+    offset after the segment.
+    """
 
     base_offset: int
     next_offset: int
@@ -27,8 +29,8 @@ class SegmentSummary(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """The cleanable range of a log: the offsets from `first_dirty` to before `end`, which may be compacted. Sizes are
-    in bytes, and count entire segments.
+    """The cleanable range of a log: the offsets from `first_dirty` to before `end` may be compacted. The size fields
+    are in bytes, and count entire segments.
     """
 
     first_dirty: int
@@ -119,7 +121,7 @@ def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list
     """Return, for each new segment, how many neighbouring segments are merged into it. The size of a merged segment
     does not exceed `limits.max_bytes`, unless a single old segment is already larger.
 
-    Each number is at least 1; the sum of all numbers is the number of `segments`.
+    Each returned number is at least 1, and the sum of all returned numbers is the number of `segments`.
     """
     groups: list[int] = []
     size, base_offset = 0, 0

@@ -33,7 +33,7 @@ class OffsetMap:
     __slots__ = ("_shards", "capacity")
 
     def __init__(self, memory_bytes: int) -> None:
-        """The capacity is the number of keys that certainly fit into `memory_bytes`, and is at least one key."""
+        """The capacity of the map is the number of keys that certainly fit into `memory_bytes`, but at least 1."""
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 

@@ -124,9 +124,9 @@ class DataDirectory:
         self.clean_shutdown = False
         """Whether the previous broker process closed every log in the directory (a clean shutdown)."""
         self.checkpoint_guard = threading.Lock()
-        """This lock is acquired before the offsets are read and released after the checkpoint is written. Worker
-        threads write checkpoints too, and an offset that was read before a truncation must not be written after that
-        truncation.
+        """A thread that writes a checkpoint holds this lock from reading the offsets until the checkpoint is written.
+        The lock is needed because worker threads also write checkpoints, and an offset that was read before a
+        truncation must not be written after it.
         """
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
@@ -158,7 +158,9 @@ class DataDirectory:
         return cls(disk, path, lock, found, note)
 
     def check_owner(self, *, node_id: int, cluster_id: str | None) -> None:
-        """Check the owner of the directory again, when the cluster id is known. Raises MetaPropertiesError."""
+        """Check that the directory belongs to this cluster; called when the cluster id is known, after the first check
+        in `open`. Raises MetaPropertiesError.
+        """
         if self._found is not None:
             self._found.check_owner(self.path, node_id=node_id, cluster_id=cluster_id)
 
@@ -256,8 +258,7 @@ class DataDirectory:
 
     def note_arrival(self, name: str, key: TopicPartition, offset: int) -> None:
         """Write an entry into checkpoint `name` for a log that is about to be moved into this directory. Each later
-        write
-        keeps the entry until `forget_arrival`.
+        write of that checkpoint includes the entry, until `forget_arrival` is called.
         """
         with self.checkpoint_guard:
             self._arriving.setdefault(name, {})[key] = offset

@@ -17,7 +17,9 @@ from oncelog_broker.runtime.clock import Clock
 REFUSAL_SECONDS: Final = 60.0
 """After a log could not be created in a directory, the broker prefers other directories for this many seconds."""
 MAX_PREFERRED: Final = 10_000
-"""Maximum number of remembered client requests for the directory of a log that does not exist yet."""
+"""Clients may choose a directory for a log that does not exist yet; this is the maximum number of such choices that are
+kept.
+"""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
 """Bytes of free space; a new log is created in a data directory with less only if all directories have less."""
 

@@ -8,7 +8,7 @@ compacted topic, or a topic with unlimited retention, would lose its old records
 after the takeover.
 
 A record's value has a frame of three unsigned varints (frame version 1, record type, record version), followed by a
-message in Kafka's flexible encoding. Only three record types matter here; other types are skipped. Sources: Kafka's
+message in Kafka's flexible encoding. This module reads three record types, and skips all other types. Sources: Kafka's
 MetadataRecordSerde,
 KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """
@@ -44,7 +44,7 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic in the metadata log that has settings of its own. Raises
+    """Return the settings of each topic in the metadata log; topics without settings of their own are omitted. Raises
     OSError.
     """
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}

@@ -1,7 +1,8 @@
 """The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
-`LogManager` begins and finishes such an operation in its own thread. Between begin and finish, `run` may be called in
-any thread, since it uses no shared state. Many logs are changed in one operation, so that a data directory is synced
+`LogManager` has the methods that begin and finish an operation, which must run in its own thread. The middle step,
+`run`, may be called in any thread, since it uses no shared state. Many logs are changed in one operation, so that a
+data directory is synced
 once for all these logs. Creating a log waits for the disk only if the log's directory existed already; a new directory
 is synced later (`new_directory.py`).
 """

@@ -5,7 +5,8 @@ Any thread may write checkpoints; the lock `checkpoint_guard` allows only one wr
 the log and its directory are synced. Before high watermarks are written, this sync runs without the lock, so that other
 writers do not wait for it.
 
-Each data directory is written separately: a failed disk does not affect the checkpoints on other disks.
+The checkpoints of each data directory are written separately, so that a failed disk does not affect the checkpoints on
+other disks.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class LogCheckpoints:
         may have failed.
         """
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # The `log` is None if the log was deleted meanwhile.
+        if home is not None:  # `log` is None if the log was deleted before the checkpoint was written.
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)

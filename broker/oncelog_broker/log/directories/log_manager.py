@@ -275,8 +275,8 @@ class LogManager:
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         """Search for missing logs after the startup. `partitions` are the partitions that this broker must host. `lost`
-        has the paths of data directories that are lost. `replicated` returns whether other brokers have replicas of a
-        partition, too.
+        has the paths of data directories that are lost. `replicated` (function) returns whether a partition also has
+        replicas on other brokers.
 
         A missing log stays offline if a checkpoint shows that the log had records: if the broker created a new log, as
         Kafka does, it would assign the same offsets a second time. A missing log also stays offline if a data directory
@@ -326,7 +326,7 @@ class LogManager:
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
-        other replicas. Does nothing if the log exists, in any state.
+        other replicas. Does nothing if the log exists, even if it has failed.
         """
         key = topic, partition
         if key in self._missing:
@@ -415,7 +415,7 @@ class LogManager:
 
     def is_truncating(self, key: TopicPartition) -> bool:
         """Whether a worker thread is truncating the end of this log, or replacing the log by a copy in another data
-        directory; the log cannot be deleted meanwhile.
+        directory; while True, the log cannot be deleted.
         """
         log = self._logs.get(key)
         return log is not None and (log.state.is_truncating or log.is_paused)

@@ -5,8 +5,9 @@ state is only a list of references. The layout of an entry:
 
 - 46 bytes in the layout of Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
   timestamp, coordinator epoch, first offset of the open transaction or -1.
-- 4 bytes: the number of sequences, counted back from the last sequence, that are certainly in the log. Only sequences
-  of this epoch and of its newest transaction count. If there is no last sequence, this field is 0 when no batch was
+- 4 bytes: the number of sequences, counted back from the last sequence, that are certainly in the log. Sequences of
+  earlier epochs, or of earlier transactions of this epoch, are not counted. If there is no last sequence, this field is
+  0 when no batch was
   written in this epoch (the next sequence must be 0), or ANY_SEQUENCE when it is unknown whether a batch was written.
 - 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
 - 24 bytes for each past batch (0 to 4 batches before the newest batch, newest first): last sequence, last offset,
@@ -46,7 +47,8 @@ EXPECTED: Final = Struct(">8xhi20xiqI")
 of the open transaction, number of known sequences.
 """
 EXPIRY: Final = Struct(">14xq4xqiq")
-"""The fields of an entry that decide whether it expires: last offset, timestamp, coordinator epoch, first offset of the
+"""The fields of an entry that decide whether the producer expires: last offset, timestamp, coordinator epoch, first
+offset of the
 open transaction.
 """
 WINDOW: Final = 5

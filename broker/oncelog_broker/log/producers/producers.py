@@ -6,8 +6,8 @@ The scan reads only batch headers and markers.
 
 The state of a producer therefore survives as long as the batches above the newest snapshot *on the disk* exist. A
 snapshot is created in memory when the log rolls, and the next flush writes it after the records that it describes.
-Until that write, the segments above the last written snapshot may be the only evidence of a producer, and must not be
-deleted or compacted; `saved_up_to` is the offset of the last written snapshot.
+Segments above the last written snapshot (`saved_up_to` is its offset) must not be deleted or compacted, because they
+may be the only source of a producer's state.
 """
 
 from __future__ import annotations

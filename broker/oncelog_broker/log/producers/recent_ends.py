@@ -1,7 +1,8 @@
 """Keeps the log end offsets of the recent past, which show how long ago the records below them were written.
 
-The timestamps of records do not show which producers are silent, since producers choose the timestamps: a producer that
-copies old data writes old timestamps, and a changed clock makes all timestamps look old immediately. The broker also
+The timestamps of records do not show when the records were written, because producers choose the timestamps. A producer
+that copies old data writes old timestamps, and after a change of the wall clock all timestamps may seem old. The broker
+also
 stores no time for each producer: the offset of the producer's last batch, compared with these log ends, shows when the
 batch was written.
 """
@@ -42,6 +43,6 @@ class RecentEnds:
         return self._old_end
 
     def cut(self, log_end_offset: int) -> None:
-        """Adjust the noted ends after the log was truncated to this end offset."""
+        """Lower the stored log ends after the log was truncated to this end offset."""
         self._old_end = min(self._old_end, log_end_offset)
         self._noted = [(when, min(end, log_end_offset)) for when, end in self._noted]

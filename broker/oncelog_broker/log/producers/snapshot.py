@@ -180,7 +180,9 @@ class ProducerSnapshots:
         self._directory = directory
 
     def file_names(self) -> list[str]:
-        """Return all names in the log's directory; they are listed once for all methods that need them."""
+        """Return all names in the log's directory, for the methods with the parameter `names`, so that the directory is
+        listed only once.
+        """
         return self._disk.list_directory(self._directory)
 
     def load_newest(self, names: Iterable[str], at_most: int) -> tuple[int, list[bytes]] | None:

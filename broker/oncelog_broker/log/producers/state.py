@@ -79,7 +79,9 @@ class ProducerCounters:
     error DUPLICATE_SEQUENCE_NUMBER (S12).
     """
     gaps: int = 0
-    """All other batches whose sequence was out of order."""
+    """All other batches that did not have the next sequence of their producer; the response has the error
+    OUT_OF_ORDER_SEQUENCE_NUMBER.
+    """
 
 
 class ProducerState:
@@ -148,7 +150,8 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # Check for the next sequence before checking for a duplicate. A batch can have the next sequence and be a
+        # First check whether the batch has the next sequence, then whether it is a duplicate. A batch can have the next
+        # sequence and be a
         # duplicate only if the last five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
@@ -464,7 +467,9 @@ class ProducerState:
 
     def hold_back(self, ended: Iterable[tuple[int, int]]) -> None:
         """Keep `first_unstable_offset` at or below these transactions until `on_high_watermark` passes their markers.
-        `ended`: (first offset, offset of the marker) of transactions that are complete and perhaps not replicated."""
+        `ended` has (first offset, offset of the marker) of each transaction that has ended, but whose marker may not be
+        replicated yet.
+        """
         for pair in ended:
             heappush(self.unreplicated, pair)
         self._find_first_unstable()

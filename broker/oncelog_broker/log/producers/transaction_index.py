@@ -6,8 +6,8 @@ offset (int64).
 The file has one entry for each ABORT marker in the segment that ended a transaction with data; `last offset` is the
 offset of the marker. Entries are ordered by their markers. A segment without entries has no file.
 
-Compaction removes an entry together with its marker. If the entry were removed before the last aborted record that it
-covers, a reader would treat that record as committed; if the entry outlived its marker, a reader would skip records
+Compaction removes an entry together with its marker. If the entry were removed too early, a reader would treat the
+remaining aborted records as committed. If the entry were removed later than its marker, a reader would skip records
 that the producer commits later. Source: Kafka's TransactionIndex.
 """
 

@@ -11,8 +11,8 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, CorruptBatch, RecordBatch
 
 HEADER_WINDOW: Final = 8192
-"""Bytes that each read requests while batch headers are scanned. This is two index intervals, so that most lookups need
-one read.
+"""Bytes that each read requests while batch headers are scanned. The number equals two index intervals, so that most
+lookups need only one read.
 """
 
 VERIFY_CHUNK: Final = 128 * 1024

@@ -66,8 +66,8 @@ class LocalLog:
         self.directory_dirty = True
         """Whether file names were created or removed since the last sync of the directory."""
         self.on_roll: Callable[[int], None] = lambda offset: None
-        """A callback, called with the base offset of a new segment before that segment is created, when all earlier
-        batches have been appended.
+        """A callback for rolls: called with the base offset of the new segment, after all earlier batches were appended
+        and before the new segment is created.
         """
         self.update_config(config)
 
@@ -310,7 +310,7 @@ class LocalLog:
         self._reader.forget_positions()
         number = self._number_of(old[0].base_offset)
         for segment in old:
-            # Keep the producer snapshot at the base offset of `cleaned`, which is still valid.
+            # Keep the producer snapshot at the base offset of `cleaned`, because that snapshot is still valid.
             stays = segment.base_offset == cleaned.base_offset
             self._mark_deleted(segment, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX) if stays else ())
         cleaned.change_suffix(suffix, "")

@@ -1,7 +1,7 @@
 """Detects closed segments that lost synced records, as far as a startup can detect this.
 
 Gaps are legal: retention deletes the oldest segments, and compaction leaves gaps between offsets, and even empty
-segments. A gap alone therefore proves nothing, and only the following cases are certain:
+segments. A gap alone therefore does not prove lost records. Only the following cases prove lost records:
 
 - The log file is empty, but its index or time index has entries: the log file was emptied.
 - The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.
@@ -71,7 +71,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # the index is missing or damaged and will be rebuilt, so it proves no loss
+        return  # a missing or damaged index does not prove lost records, because it will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -83,7 +83,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
 
 
 def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
-    """Whether the closed `segment`, whose log file is empty, once had records."""
+    """Whether the closed `segment`, which has an empty log file, has lost its records."""
     return not was_compacted or _has_entries(segment.offset_index) or _has_entries(segment.time_index)
 
 

@@ -345,7 +345,8 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
-        # A kill may have happened before the renames to these suffixes were synced. Sync the renames now, because
+        # If the previous process was killed, the renames to these suffixes may not be synced. Sync the renames now,
+        # because
         # otherwise a power cut could bring the old names back after the log has continued without these files.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]

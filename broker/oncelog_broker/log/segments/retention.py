@@ -9,7 +9,9 @@ from oncelog_broker.log.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """The facts about a segment on which retention depends. `next_offset` is the first offset after the segment."""
+    """The fields of a segment that retention needs: offsets, size and timestamp. `next_offset` is the first offset
+    after the segment.
+    """
 
     base_offset: int
     next_offset: int

@@ -111,7 +111,8 @@ class Segment:
         self._directory = directory
         self._file: File | None = None
         self.is_made = True
-        """Whether the log file exists. An empty segment can be read without a file."""
+        """Whether the log file exists. If the file does not exist, the segment is empty, and reads return no records.
+        """
         self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP
@@ -124,8 +125,8 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         """The largest timestamp of the first batch, from which `segment.ms` counts; known only in an active segment."""
         self.noted_size = 0
-        """In an active segment, the end position of the last batch passed to `note_batch`; equals `size` once all
-        batches were passed.
+        """In an active segment, the end position of the last batch that was passed to `note_batch`. The value equals
+        `size` when all batches were passed.
         """
         self.next_offset = base_offset
         """The offset after the last record; for a closed segment, the base offset of the next segment."""
@@ -148,7 +149,7 @@ class Segment:
     ) -> Segment:
         """Create an empty, active segment. A segment with a `suffix` in its file names does not belong to the log yet.
 
-        With `is_made_later`, the log file is not created yet; the first append calls `make`.
+        If `is_made_later` is True, the log file is not created by this method, but by the first append.
         """
         segment = cls(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
@@ -206,7 +207,7 @@ class Segment:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Append one complete batch. Raises OSError; after the error nothing has changed."""
+        """Append one complete batch. Raises OSError; the segment is then unchanged."""
         position, size = (self._file or self.file).append(batch), len(batch)
         self.size = position + size
         if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
@@ -223,7 +224,7 @@ class Segment:
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
         """Append several batches with one write; the positions in `locations` are relative to `batches`. Raises
-        OSError; after the error nothing has changed.
+        OSError; the segment is then unchanged.
         """
         position = self.file.append(batches)
         self.size = position + len(batches)
@@ -486,7 +487,8 @@ class Segment:
         return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
-        """Return the start position of a batch that is not after the batch with `offset`. A damaged index is rebuilt
+        """Return the start position of the batch that contains `offset`, or of an earlier batch. A damaged index is
+        rebuilt
         before the search.
         """
         try:

@@ -27,7 +27,7 @@ class SegmentReader:
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     def forget_positions(self) -> None:
-        """Forget all read positions; must be called when segments were removed or cut."""
+        """Remove all read positions; the log must call this method when segments were removed or truncated."""
         self._positions.clear()
 
     def read(

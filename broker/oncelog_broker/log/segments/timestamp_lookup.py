@@ -33,8 +33,9 @@ def first_at_or_after(
     """Return the first record from `log_start_offset` to before `upper_bound` whose timestamp is at least `timestamp`;
     None if there is none.
 
-    A batch whose records exceed `max_unpacked` bytes is not decompressed: its first offset is returned instead, so that
-    a consumer that starts there misses no requested record. The steps (a generator) raise CorruptBatch, OSError.
+    If the records of the batch exceed `max_unpacked` bytes, the batch is not decompressed, and its first offset is
+    returned. A consumer that starts at this earlier offset misses no requested record. The steps (a generator) raise
+    CorruptBatch, OSError.
     """
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.max_timestamp < timestamp:

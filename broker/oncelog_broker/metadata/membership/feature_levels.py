@@ -2,8 +2,8 @@
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
-behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker does not
-join the cluster if it has no level in common with some registered broker. The consequences of levels for files are
+behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker joins the
+cluster only if it has a feature level in common with each registered broker. The consequences of levels for files are
 described
 in docs/design/compatibility.md.
 """
@@ -20,8 +20,9 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
-"""The lowest and highest level that this release supports. A level is added when a release sends or writes something
-that the previous release would not understand; the lowest level is raised one release after the last use of that level.
+"""The lowest and highest level that this release supports. A new level is added when a release sends or writes data
+that the previous release would not understand. One release after a level was last used, the lowest supported level is
+raised above that level.
 """
 CONSUMER_GROUPS: Final = 2
 """The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the

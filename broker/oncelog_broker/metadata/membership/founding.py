@@ -94,8 +94,8 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""Paths of nodes that belong to the old store or to processes. These nodes, and all nodes below them, are not copied to
-a new store.
+"""Paths of nodes that belong to the old store or to processes. A new store gets no copy of these nodes and of the nodes
+below them.
 """
 
 
@@ -126,8 +126,8 @@ def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Crea
 
 
 def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
-    """Yield the nodes of a topic whose only replica is this broker. The partitions have no leader; their leader epoch
-    is the last leader epoch in their log, so that the first election raises that epoch.
+    """Yield the nodes of a topic whose only replica is this broker. Each partition has no leader, and its leader epoch
+    is the last leader epoch in its log; the first election then uses a higher epoch.
     """
     replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
     assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)

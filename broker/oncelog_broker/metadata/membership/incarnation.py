@@ -7,8 +7,8 @@ again immediately, and ZooKeeper fences a previous process that is only paused. 
 password, which
 lets any reader end the session, so only the file's owner may read it.
 
-The boot id shows whether an unclean shutdown may have lost data. While the machine was not
-restarted, nothing is lost, because the writes of a process are in the page cache. After a reboot, unsynced data may be
+The boot id shows whether an unclean shutdown may have lost data. If the machine was not restarted, no data is lost,
+because the page cache still has all writes of the killed process. After a reboot, unsynced data may be
 lost, and the broker reports the possible loss when it registers. The file records a possible loss until the broker has
 registered. If a process ends before it has registered, the next process reads the record, even after a clean shutdown.
 Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
@@ -44,8 +44,8 @@ class Trace(NamedTuple):
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
-    """Read the file that the previous process left; returns None if the file is missing or unreadable, in which case
-    the old session must time out. Raises OSError.
+    """Read the file that the previous process left; returns None if the file is missing or unreadable. Without the
+    file, this broker must wait for the timeout of the old session. Raises OSError.
     """
     path = os.path.join(directory, SESSION_FILE)
     if not disk.exists(path):
@@ -106,7 +106,7 @@ class Predecessor:
         look as if the previous process had closed it. Raises OSError.
 
         `is_whole` is True if no data directory of the broker is missing, and each directory is in its newest state. If
-        `is_whole` is None, the identity note in `directory` about the other directories decides.
+        `is_whole` is None, it is computed from the identity note in `directory`, which lists the other directories.
         """
         self._store = store
         self._disk = disk

@@ -1,13 +1,13 @@
 """Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
-The gate (whether this broker may lead partitions and serve requests) is open while three conditions hold: the lease is
-valid (`lease.py`), the broker is registered in the present session, and its cluster image is newer than that
-registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while the
+The gate (whether this broker may lead partitions and serve requests) is open while three conditions are true. The lease
+is valid (`lease.py`), the broker is registered in the present session, and the broker's cluster image is newer than
+that registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while
+the
 process was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
 
-- If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). No
-other process can have taken
-  this broker's id meanwhile.
+- If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). As
+  long as the session exists, no other process can register with this broker's id.
 - If the session was lost, the broker registers again with a new broker epoch, as after a restart.
   `on_rejoined` ensures that the broker does not lead a partition whose state was written before the new registration.
   The gate opens (this broker may lead) when the cluster image contains the new registration.
@@ -57,11 +57,11 @@ class Return(Protocol):
     """Brings this broker up to date before it may lead again, either in the same session or in a new session."""
 
     async def on_resumed(self) -> None:
-        """Return when the cluster image contains everything that was in the store when the session resumed."""
+        """Wait until the cluster image contains all changes that were in the store when the session resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
         """Return when the cluster image has the broker's new registration, and the broker leads no partition whose
-        state is older than that registration. This method is called again until it returns without an error.
+        state is older than that registration. If this method raises an error, it is called again.
         """
 
 
@@ -101,8 +101,8 @@ class ClusterMember:
 
     @property
     def is_new(self) -> bool:
-        """Whether no broker with this id was registered before. If so, no data in its directories can be from this
-        cluster.
+        """Whether no broker with this id was registered before. If True, the broker's directories cannot contain data
+        of this cluster.
         """
         return self.membership is not None and self.membership.incarnation == 0
 
@@ -160,7 +160,7 @@ class ClusterMember:
             self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
 
     async def _resume(self, way_back: Return) -> None:
-        """Allow this broker to lead again after a lost lease or session, with as many attempts as needed. The next
+        """Allow this broker to lead again after its lease or session was lost; failed attempts are repeated. The next
         change of the session cancels this method.
         """
         while True:

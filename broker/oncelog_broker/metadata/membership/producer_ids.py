@@ -2,8 +2,8 @@
 S75).
 
 No broker may ever assign an id twice, because every log would then treat two producers as one. This broker therefore
-owns a block only when its write of the block is known to have succeeded; the rest of a block is lost when the process
-ends.
+uses a block only after the store has confirmed the write of the block. When the process ends, the unassigned ids of its
+block are lost.
 
 The store may be older than the logs, because it was restored from a backup or created again. Before a broker serves
 anything, it therefore compares the last block with the highest id in its own logs (`note_known`, `raise_block`), and
@@ -59,7 +59,9 @@ may fail; so many failures in a row have another cause.
 
 
 class ProducerIdsExhausted(Exception):
-    """No block of producer ids is left (S3). This is fatal for producers that need a new id; a retry cannot help."""
+    """Raised if all producer ids have been allocated (S3). A producer that needs a new id must fail, because a retry
+    cannot help.
+    """
 
     def __init__(self) -> None:
         super().__init__("Have exhausted all producerIds")
@@ -103,7 +105,9 @@ class ProducerIdManager:
         self._last_end = -1
         """The end of the last block that this process has allocated."""
         self._told: tuple[int, int] | None = None
-        """The store's last id and the highest known id in the last log line about an older store."""
+        """The values in the last log line about an older store: the last id of the store's block, and the highest id in
+        the logs.
+        """
         self._fault_told = ""
         self._lock = asyncio.Lock()
         self._may_be_raised = False
@@ -120,7 +124,7 @@ class ProducerIdManager:
         self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
-        """Remember a producer id that occurs in a log or in the state of a transactional id; from now on only higher
+        """Record a producer id that occurs in a log or in the state of a transactional id; after this call, only higher
         ids are assigned.
         """
         if producer_id <= MAX_KNOWN_ID:
@@ -134,7 +138,7 @@ class ProducerIdManager:
             if latest.block is not None and latest.block.end >= self._known:
                 return
             if latest.fault is None and self._known < 0:
-                return  # start with the first id, because no producer id has ever been assigned
+                return  # no block exists yet, so start with the first producer id
             try:
                 await self._take_block()
             except (ProducerIdsExhausted, KafkaError) as error:
@@ -160,8 +164,9 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Discard this broker's block if another broker has moved the last block far above it. The other broker's logs
-        contain higher ids, and perhaps also ids of this block. If the store cannot be reached, this broker keeps
+        """Discard this broker's block if another broker has moved the last block far above it. The other broker did
+        this because its logs contain higher ids, and its logs may also contain ids of this block. If the store cannot
+        be reached, this broker keeps
         the block.
         """
         self._may_be_raised = False

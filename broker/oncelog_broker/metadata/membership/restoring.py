@@ -2,12 +2,12 @@
 
 The copy may be seconds old, so its partition states are only hints. Each partition therefore begins without a leader,
 with all replicas in its ISR, and with a leader epoch far above any epoch that may have been used since the copy. Each
-broker registers as a broker whose logs may have lost their ends; elections ask all replicas how far their logs reach,
-and the replica with the most records becomes the leader (`controller/election.py`).
+broker registers with the information that its logs may have lost their ends. Elections therefore ask all replicas for
+their log end offsets, and the replica with the most records becomes leader (`controller/election.py`).
 
 Replicas that a reassignment adds are not in the ISR. If the added replicas were in the ISR, the reassignment would
 complete, and the brokers would delete the logs of the removed replicas, which may be the only logs with records.
-Elections request the log ends of the added replicas, too.
+Elections also request the log ends of the replicas that a reassignment adds.
 """
 
 from __future__ import annotations

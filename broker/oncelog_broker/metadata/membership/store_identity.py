@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
-    """Return the facts about the store; nothing is written. Raises StoreUnavailable, also while another broker founds
-    the cluster; MalformedPayload.
+    """Return the store's id and the broker's last registration; this function does not write to the store. Raises
+    MalformedPayload, and StoreUnavailable, which is also raised while another broker founds the cluster.
     """
     incarnation_path = paths.incarnation(broker_id)
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path]

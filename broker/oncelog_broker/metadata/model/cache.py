@@ -1,7 +1,8 @@
 """Provides the current cluster image, and keeps it current by a single mechanism: the store's watches.
 
 A broker's own changes arrive through the watches like all other changes, so that the broker always serves the state of
-the store. A handler that has changed something calls `wait_for`, which returns when the cluster image shows the change.
+the store. After a handler has changed a node, it calls `wait_for`, which returns when the cluster image contains the
+change.
 """
 
 from __future__ import annotations
@@ -140,8 +141,9 @@ class MetadataCache:
     ) -> MetadataCache:
         """Read the entire cluster, and follow its changes from then on.
 
-        `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
-        another session. If `check_store` raises, the cluster image is not changed, because every topic that is missing
+        `pause` is awaited between the parts of a long read. `check_store` is called before the entire cluster is read
+        again in a new session. If `check_store` raises, the cluster image is not changed, because every topic that is
+        missing
         in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
         registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
@@ -193,7 +195,7 @@ class MetadataCache:
             self._waiting.remove(entry)
 
     async def until_current(self) -> None:
-        """Return when the cluster image shows all changes that the watches have reported so far. Raises
+        """Wait until the cluster image contains all changes that the watches have reported so far. Raises
         StoreUnavailable if a changed node could not be read.
 
         To include the earlier changes of other brokers, first call `MetadataStore.sync`.
@@ -239,11 +241,13 @@ class MetadataCache:
 
     async def _refresh(self) -> bool:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
-        read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
+        read. If a watch reports a change during a pass over the stale paths, the next pass reads the changed node.
 
-        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
-        retried. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of
-        the path; if loop iterations are long, the watch may report the root before this task learns that its read
+        A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
+        of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
+        because the watch then reports the
+        root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
+        that its read
         failed. A node with invalid
         content is logged, and its part of the cluster image remains unchanged.
         """

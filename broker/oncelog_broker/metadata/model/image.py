@@ -58,8 +58,8 @@ class PartitionState:
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     written: int = -1
-    """The zxid of the last write of the state. A state with a zxid below a broker's epoch was decided before that
-    broker was registered.
+    """The zxid of the last write of the state. If this zxid is below a broker's epoch, the state was written before
+    that broker registered.
     """
 
 
@@ -87,7 +87,9 @@ class TopicChanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """Everything that a broker knows about its cluster. All mappings in a cluster image are read-only."""
+    """The metadata of the cluster that a broker has read: brokers, topics, partition states, settings, users, ACLs,
+    quotas and the controller. All mappings in a cluster image are read-only.
+    """
 
     cluster_id: str
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class ClusterImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Setting overrides by group; a group without overrides has no entry."""
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Settings by subscription of client metrics; a subscription without settings does not exist."""
+    """Settings by subscription of client metrics; a subscription is deleted by removing all its settings."""
     quotas: Quotas = field(default_factory=dict)
     """Client quotas by user, client id and address. The quotas of users are also in `user_configs`."""
 
@@ -115,7 +117,7 @@ class ClusterImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this id; None if there is no such topic, and for ZERO_UUID, which means "no id"."""
+        """Return the topic with this id; None if no topic has this id, or if it is ZERO_UUID (meaning "no id")."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 

@@ -153,7 +153,8 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest complete copy in a data directory: the last copy, or else the previous copy. Returns None if
+    """Read the newest complete copy in a data directory: `metadata-copy.jsonl`, or if that copy is not complete,
+    `metadata-copy.previous.jsonl`. Returns None if
     there is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
     """
     for name in (FILE, PREVIOUS_FILE):
@@ -201,7 +202,7 @@ class MetadataCopier:
         self._slices = host.slices
         self._changed = asyncio.Event()
         self._is_first = True
-        """Whether the present copy was written by the previous process."""
+        """Whether the file still has the copy that the previous process wrote."""
         self._has_failed = False
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
 """Parses and encodes the contents of the metadata nodes: the JSON of Kafka 3.x in ZooKeeper mode.
 
-Every `parse_*` raises `MalformedPayload`, and nothing else, for invalid bytes. Unknown fields are ignored, as in Kafka,
+For invalid bytes, every `parse_*` function raises only `MalformedPayload`. Unknown fields are ignored, as in Kafka,
 so that a later version may add fields.
 """
 

@@ -1,7 +1,7 @@
 """Reads parts of the cluster from the metadata store, and converts nodes to the types of the cluster image.
 
 All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
-return a topic without the states of its partitions, so that in the cluster image these partitions have no leader yet.
+return a topic without the states of its partitions. In the cluster image, these partitions then have no leader yet.
 The watch later reports the missing states.
 
 A node with invalid content is logged, and its part of the cluster image remains as in the previous image, so that other
@@ -348,7 +348,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
     found: list[QuotaEntity | None] = []
     for start in range(0, len(above), STATES_AT_A_TIME):
         some = above[start : start + STATES_AT_A_TIME]
-        # Most users have no such node, so the nodes of many users are checked in one round trip.
+        # Check the `clients` nodes of many users in one round trip, because most users have no such node.
         for parent, node in zip(some, await store.get_many(some), strict=True):
             if node is not None:
                 found += [paths.parse_quota_path(f"{parent}/{name}") for name in await _children(store, parent)]

@@ -1,5 +1,5 @@
-"""The metadata stores of a broker or cluster. `store` defines the common interface of all stores; the same tests run
-against each store.
+"""The metadata stores of a broker or cluster. `store` defines the common interface of all stores; one set of tests
+checks every store.
 
 `zookeeper/` is the store of a cluster, `embedded` is the store of a single broker, and `in_memory` is a store for
 several brokers in one process. `embedded` and `in_memory` each extend `tree_store`, which keeps its nodes in a `tree`.

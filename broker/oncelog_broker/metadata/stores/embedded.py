@@ -4,8 +4,8 @@
 fsync.
 - Writes that arrive while another write is running are committed together after that write, with one fsync for all of
   them (group commit); each write is still atomic.
-- Ephemeral nodes exist only in memory, since no session outlives this process: the store itself has one session, and
-  the supervisor of several workers writes for the session of each worker (`supervised/`). The id of the last write is
+- Ephemeral nodes exist only in memory, since no session outlives this process. The store has a session of its own; in a
+  supervisor, it also has a session for each worker (`supervised/`). The id of the last write is
   durable even if that write created only ephemeral nodes, so that no czxid is used twice; a broker epoch is such a
   czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
@@ -182,7 +182,7 @@ class EmbeddedStore(TreeStore):
 
     def end_session_of(self, session_id: int) -> asyncio.Future[Outcome]:
         """Begin to delete the ephemeral nodes of another process's session, after the earlier writes of that session.
-        Raises StoreUnavailable, immediately or from the returned future.
+        Raises StoreUnavailable immediately, or sets StoreUnavailable as the exception of the returned future.
         """
         self._require_session()
         return self._enqueue(None, session_id)
@@ -265,7 +265,7 @@ class EmbeddedStore(TreeStore):
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
-        except Exception as error:  # whatever the error is, no caller may wait forever for its outcome
+        except Exception as error:  # catch every error, because no caller may wait forever for its outcome
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")

@@ -27,7 +27,9 @@ from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.runtime.clock import Clock
 
 SESSION_SECONDS: Final = 6.0
-"""The session timeout that brokers see, in seconds: brokers retry that long when the store does not respond."""
+"""The session timeout that the store reports to brokers, in seconds. A broker retries for this time when the store does
+not respond.
+"""
 
 
 class MemoryTree:
@@ -67,7 +69,9 @@ class MemoryTree:
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
-        """End a session and remove its ephemeral nodes, as a server does when its client was silent for too long."""
+        """End a session and remove its ephemeral nodes, as a ZooKeeper server does when it has received nothing from
+        the session for the session timeout.
+        """
         session = self._sessions.pop(session_id, None)
         if session is None:
             return

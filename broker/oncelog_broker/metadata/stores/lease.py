@@ -15,8 +15,9 @@ at most T/8, which leads to this rule:
 of T allows for clocks that run at different speeds. The opening of a session, and its resumption on another connection,
 count immediately, because the leader itself must have seen these events.
 
-With a heartbeat every T/6, the newest answered heartbeat proves the previous one. After the last answer, the lease
-therefore lasts for 0.9 T - T/6 = 0.73 T, minus the time that the answer took.
+Heartbeats are sent every T/6, so the answer to the newest heartbeat proves that the leader has received the previous
+heartbeat. After the last answer, the lease therefore lasts for 0.9 T - T/6 = 0.73 T, minus the time between sending
+that heartbeat and its answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from typing import Final
 LEASE_SHARE: Final = 0.9
 """Length of the lease, as a share of the session timeout."""
 PROOF_SHARE: Final = 1 / 8
-"""The minimum time between a heartbeat and the later heartbeat that proves it, as a share of the session timeout."""
+"""Minimum time between a heartbeat and a later heartbeat whose answer proves that the leader has received the earlier
+one, as a share of the session timeout.
+"""
 HEARTBEAT_SHARE: Final = 1 / 6
 """Time between two heartbeats, as a share of the session timeout. Immediately after an answer, LEASE_SHARE -
 HEARTBEAT_SHARE of the timeout remains; the description of the setting `broker.session.lease` tells users this share.
@@ -58,8 +61,8 @@ class Lease:
         return self._seen + LEASE_SHARE * self.timeout
 
     def seen_by_leader(self, sent: float) -> None:
-        """Record that a request that was sent at time `sent`, and that only the leader of the ensemble can answer, was
-        answered.
+        """Record the answer to a request that only the leader of the ensemble can answer; `sent` is the time when that
+        request was sent.
         """
         self._seen = max(self._seen, sent)
 

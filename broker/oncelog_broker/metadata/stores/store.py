@@ -8,7 +8,8 @@ against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`),
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
   the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
   broker's registration (KIP-380).
-- A write is durable when its await returns, and no reader sees the write before that. The writes of one caller happen
+- A write is durable when its `await` returns. Before the write is durable, no read returns it. The writes of one caller
+happen
 in
 call order.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
@@ -218,7 +219,8 @@ class MetadataStore(Protocol):
         """Seconds for which a session may outlive its process."""
 
     async def end_session(self, key: SessionKey) -> None:
-        """End a session of another process and remove its ephemeral nodes; does nothing if the session is already over.
+        """End a session of another process and remove its ephemeral nodes; does nothing if that session has already
+        ended.
 
         Raises StoreUnavailable if that takes longer than the session lasts.
         """
@@ -231,7 +233,8 @@ class MetadataStore(Protocol):
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least all writes, of any client, that were done before this call. A ZooKeeper
+        """Wait until later reads in this session return at least all writes that any client has completed before this
+        call. A ZooKeeper
         ensemble that is just changing its leader may respond too early. Only a write of this session proves that this
         session sees all earlier writes.
         """
@@ -241,7 +244,7 @@ class MetadataStore(Protocol):
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read many nodes in one request, in the given order; None for a node that does not exist. The result is not a
-        snapshot: later paths of the list may be read in a later state.
+        snapshot, because the store may change between the reads of two paths.
         """
 
     async def exists(self, path: str) -> Stat | None:
@@ -272,7 +275,8 @@ class MetadataStore(Protocol):
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` with the path of each node at or below `path` that is created, set or deleted from now on.
 
-        The call means only that the caller should read that path again: several changes may cause a single call. A call
+        A call of `callback` means only that the path should be read again: several changes may cause a single call. A
+        call
         with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
         not exist. The callback for a change is called before the await of the write that made the change returns.
         """

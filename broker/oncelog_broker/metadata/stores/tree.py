@@ -1,7 +1,8 @@
 """The nodes of an embedded store in memory, and transactions on them; these are plain values without I/O.
 
 A `Transaction` reads the underlying tree and collects its own changes separately, so that a failed transaction does not
-change the tree. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
+change the tree. Reads of the `Tree` return a change only after `Tree.apply`, which is called when the change is
+durable.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Transaction:
 
 
 class Tree:
-    """The nodes that readers see. The root always exists."""
+    """The committed nodes, which all reads of the store return. The root always exists."""
 
     __slots__ = ("_children", "_nodes")
 

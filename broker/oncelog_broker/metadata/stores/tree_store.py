@@ -43,7 +43,7 @@ class TreeStore(ABC):
         self._session = SessionState.CONNECTED
         self.lease_until = math.inf
         """The end of the lease (`MetadataStore.lease_until`); infinite while the session lasts, because the session of
-        this store cannot expire. This is an attribute, not a property, because each append reads it.
+        this store cannot expire. `lease_until` is an attribute and not a property, because each append reads it.
         """
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
@@ -96,7 +96,7 @@ class TreeStore(ABC):
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: search for missing ancestors again.
+                # Search for missing ancestors again, because another session has just created one of them.
         return _last(await self._submit((wanted,)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:

@@ -1,7 +1,8 @@
 """The messages between a worker and the supervisor that serves its metadata store, and the protocol that carries them.
 
-A message is a JSON array in a frame: four bytes of length, most significant first, then UTF-8. Data of nodes is text in
-which each character stands for one byte (Latin-1): most data is ASCII, and JSON has no bytes.
+A message is a JSON array in a frame: four bytes of length, most significant first, then UTF-8. The data of a node is
+encoded as text in which each character stands for one byte (Latin-1), because JSON has no type for bytes, and most data
+is ASCII.
 
     worker       [id, name, argument, ...]           a request; ids begin with 1 and grow
     supervisor   [id, zxid, "done", value]           its response
@@ -10,7 +11,8 @@ which each character stands for one byte (Latin-1): most data is ASCII, and JSON
                                                      write that changed the nodes
                  [0, zxid, "over"]                   the session is over; "begin" begins another session
 
-`zxid` is the id of the store's last write. Both processes are of one release: the supervisor starts the workers.
+`zxid` is the id of the store's last write. The messages need no versions, because the supervisor starts the workers
+from its own release.
 """
 
 from __future__ import annotations
@@ -68,8 +70,9 @@ class Frames(asyncio.Protocol):
         on_lost: Callable[[], None],
         max_frame: int | None = None,
     ) -> None:
-        """`on_lost`: called once, when the other process has ended or the connection was closed. `max_frame`: a longer
-        frame closes the connection; None for no limit."""
+        """`on_lost`: called once, when the other process has ended or the connection was closed. `max_frame` is the
+        maximum bytes of a frame; a longer frame closes the connection. None means no limit.
+        """
         self._on_message = on_message
         self._on_lost = on_lost
         self._max_frame = max_frame

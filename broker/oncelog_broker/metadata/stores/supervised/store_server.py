@@ -5,8 +5,9 @@
 - A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message.
   The worker may begin another session on the same connection. If the supervisor itself was paused, the timeout of all
   sessions starts again.
-- The requests of a connection are handled in order. Reads get their response immediately from memory, writes get their
-  response when they are durable. A message with the changed paths goes to every session before the response to the
+- The requests of a connection are handled in order. The response to a read comes immediately from memory; the response
+  to a write is sent when the write is durable. A message with the changed paths goes to every session before the
+  response to the
   write is sent.
 """
 

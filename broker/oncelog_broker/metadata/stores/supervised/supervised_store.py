@@ -75,7 +75,7 @@ class SupervisedStore:
         self._timeout = 0.0
         self._zxid = 0
         self.lease_until = -math.inf
-        """See `MetadataStore`. This is an attribute, not a property, because each append reads it."""
+        """See `MetadataStore`. `lease_until` is an attribute and not a property, because each append reads it."""
         self._last_request = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         """The requests of this session without a response, by request id."""
@@ -315,7 +315,7 @@ class SupervisedStore:
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: search for missing ancestors again.
+                # Search for missing ancestors again, because another session has just created one of them.
             ancestors = ancestors_of(path)
             found = await self.get_many(ancestors)
             missing = [Create(ancestor) for ancestor, node in zip(ancestors, found, strict=True) if node is None]

@@ -165,8 +165,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Records the time of the session request, the granted timeout, and connection errors, which kazoo would only
-    log.
+    """Extends kazoo's connection code: records the time of the session request, the granted timeout, and connection
+    errors (kazoo itself would only log these errors).
     """
 
     def _expand_client_hosts(self) -> Any:
@@ -361,7 +361,9 @@ class ZooKeeperSession:
             self._listener.on_over(self)
 
     def _fail_all(self) -> None:
-        """Fail all requests immediately, because kazoo keeps them while it connects, and would fail them only later."""
+        """Fail all outstanding requests immediately, because kazoo would fail them only after it has tried to connect
+        again.
+        """
         self._held.clear()
         for answer in tuple(self._in_flight):
             if not answer.done():

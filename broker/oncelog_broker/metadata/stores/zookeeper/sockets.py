@@ -1,11 +1,12 @@
 """The socket class that kazoo uses, and the function with which kazoo waits for sockets, both with as few system calls
 as possible.
 
-kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. This costs a dozen
-system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two thousand events. After
-each system call, kazoo's thread must acquire the interpreter lock again, which a busy event loop may keep for
-milliseconds. All available bytes are therefore read in one call into a buffer, from which kazoo is served without a
-system call; bytes are sent without first waiting for writability.
+kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. kazoo would
+therefore make a dozen system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two
+thousand events. After each system call, kazoo's thread must acquire Python's interpreter lock again, and may wait for
+milliseconds while the event loop is busy. This module therefore reads all available bytes into a buffer in one call,
+and kazoo reads from this
+buffer without a system call. Bytes are sent without first waiting until the socket is writable.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class ReadAhead:
 
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError if no bytes are
-        available. This error is also used without TLS, because kazoo treats any other error as the end of the
+        available. SSLWantReadError is also raised without TLS, because kazoo treats any other error as the end of the
         connection.
         Raises OSError.
         """

@@ -1,8 +1,8 @@
 """TLS for the connection that kazoo uses.
 
-kazoo's own TLS is not used, for three reasons. kazoo's TLS trusts the system's certificate authorities in addition to
-the configured ones, it waits in `select` although OpenSSL has already decrypted bytes, and it cannot end a connection
-from another thread (`sockets.py`).
+kazoo's own TLS is not used, for three reasons. kazoo trusts the system's certificate authorities in addition to the
+configured authorities, kazoo waits in `select` even when OpenSSL has decrypted bytes left, and kazoo cannot end a
+connection from another thread (`sockets.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The metadata store of a cluster: ZooKeeper, through kazoo.
 
-- The store has one persistent recursive watch for each watched path. After each connect the watches are set again, and
-  the callback of each watched path is called with that path, because changes meanwhile were not reported.
-- A new session begins with a write that changes nothing, a resumed session with a sync; all other requests follow on
-  the connection. A read in a session is therefore never older than the beginning of the session.
+- The store has one persistent recursive watch for each watched path. After each connect the watches are set again. The
+  callback of each watched path is then called with that path, because changes while the connection was broken were not
+  reported.
+- The first request of a new session is a write that has no effect; the first request of a resumed session is a sync.
+  All other requests are sent after that request. A read in a session is therefore never older than the beginning of the
+  session.
 - kazoo's states do not prove that this broker still owns its id: during a network partition, kazoo may not report the
   broken connection, and never reports the end of the session. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
@@ -167,11 +169,12 @@ class ZooKeeperStore:
                 pass  # try again, because the other process may have resumed the session
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be closed") from error
-        await self.sync()  # wait for this sync, after which the session's nodes are gone for this store, too
+        await self.sync()  # wait for this sync, after which reads of this store no longer return the session's nodes
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If the servers still know the session, it is taken over and
-        closed; the next call shows whether the servers received the close. Raises TimeoutError if the servers have not
+        """Whether the servers no longer know the session. If the servers still have the session, this method takes the
+        session over and closes it. Call the method again to check whether the servers received the close. Raises
+        TimeoutError if the servers have not
         answered by `until`, a time of the event loop.
         """
         taken = _Taken()
@@ -252,7 +255,7 @@ class ZooKeeperStore:
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: search for missing ancestors again.
+                # Search for missing ancestors again, because another session has just created one of them.
             missing = await self._missing_ancestors(path)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -267,8 +270,8 @@ class ZooKeeperStore:
         check_size(operations, [size_of(operation) for operation in request.operations])
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
-            # The other operations of a failed multi report "rolled back" and "not tried" instead of an error of their
-            # own.
+            # Find the operation with the actual error: the other operations of a failed multi report only "rolled back"
+            # or "not tried".
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo.RolledBackError | kazoo.RuntimeInconsistency
             ):
