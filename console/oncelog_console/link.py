@@ -76,7 +76,9 @@ class Link:
 
 
 class Shared(Generic[T]):
-    """Loads a value that many pages need once, within PAGE_SECONDS, and shares it for SHARED_SECONDS."""
+    """Shares a value that many pages need: the value is loaded once, within PAGE_SECONDS, and used by all pages for
+    SHARED_SECONDS.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

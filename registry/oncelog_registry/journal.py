@@ -1,4 +1,4 @@
-"""The topic `_schemas`: the registry reads it to its end before each response, and writes it by transactions.
+"""The topic `_schemas`: the registry reads it to its end before each response, and writes to it in transactions.
 
 Several registries may write at the same time, and none of them is a leader. Each change is one transaction under a
 transactional id that all registries share: a registry that wants to write takes over the id, which fences the previous

@@ -112,8 +112,9 @@ class Registry:
         return found
 
     async def incompatibilities(self, subject: str, schema: Schema, version: int | str | None) -> list[str]:
-        """Return the reasons why a schema may not be registered, compared with one version, or, if `version` is None,
-        with the versions that the subject's level requires. Raises RegistryError 40401, 40402 or 42201.
+        """Compare a schema with one version or, if `version` is None, with the versions that the subject's
+        compatibility level requires; return the reasons why the schema may not be registered. Raises RegistryError
+        40401, 40402 or 42201.
         """
         state = await self.state()
         _checked(schema)

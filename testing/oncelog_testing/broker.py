@@ -132,7 +132,7 @@ class Broker:
         return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
 
     def clear_faults(self) -> None:
-        """Remove all faults. Raises BrokerGone."""
+        """Remove all faults that are set in this broker. Raises BrokerGone."""
         self.ask("DELETE", "/faults")
 
     def kill(self) -> None:

@@ -10,8 +10,9 @@ All parts use settings.py, the current configuration. socket_server.py has the l
 bound before the broker registers, since the registration names their ports, and accept connections when everything else
 is ready.
 
-A part gets everything that it needs as arguments of its `start`. `start` returns a working part; if `start` fails,
-it closes everything that it has opened, and raises an exception. `close` stops a part, and closes the files,
+A part gets everything that it needs as arguments of its `start`. `start` returns a working part. If `start` fails, it
+closes the files and connections that it has opened, and raises an exception. `close` stops a part, and closes the
+files,
 connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and close.
 
 Two objects need a later part, so they are completed after their creation: `LogEndCalls.begin` (needs the replicas, but

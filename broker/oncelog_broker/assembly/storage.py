@@ -161,7 +161,8 @@ class Storage:
 
     async def close(self) -> None:
         """Close the logs, which writes the mark of a clean shutdown and unlocks the directories; then close the store.
-        A failed write is logged."""
+        If a write fails, the error is logged.
+        """
         try:
             try:
                 if self._broker_epoch != UNKNOWN_BROKER_EPOCH:

@@ -18,7 +18,7 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 T_co = TypeVar("T_co", covariant=True)
 
 NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
-"""The log message for one of Kafka's keys that has no effect here."""
+"""The log message about a key of Kafka that is set but has no effect here."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -38,8 +38,9 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
-    takes precedence. Settings of loggers, client metrics and groups have their own codes, without such an order.
+    """The source of a value, with the codes of DescribeConfigs. If a key has several values, the value whose source has
+    the smallest code takes precedence; this applies to the codes up to DEFAULT_CONFIG. Settings of loggers, client
+    metrics and groups have their own codes, without such an order.
     """
 
     DYNAMIC_TOPIC_CONFIG = 1

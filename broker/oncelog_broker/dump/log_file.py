@@ -49,7 +49,8 @@ def dump_log(
 
     `base_offset` is the offset in the file's name; None if the file's name contains no offset. Keys and values are
     decoded with
-    `decoder`; with None they are shown undecoded. Batches that end after the first `max_bytes` bytes are left out.
+    `decoder`; with None, keys and values are shown undecoded. Batches that end after the first `max_bytes` bytes are
+    left out.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")

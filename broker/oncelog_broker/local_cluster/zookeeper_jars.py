@@ -108,7 +108,7 @@ def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[s
     failures = []
     for fetch in (fetch_by_maven, fetch_by_pip):
         shutil.rmtree(cache, ignore_errors=True)
-        make_private_directory(cache)  # private, because the files in the directory are executed
+        make_private_directory(cache)  # readable only by the owner, because Java executes the files in the directory
         try:
             fetch(cache, tell, environment)
         except JarsNotFound as error:

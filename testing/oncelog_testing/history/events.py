@@ -114,7 +114,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset that a client has fetched; -1 if no offset is committed."""
+    """A committed offset that a client has fetched; -1 if the group had no committed offset."""
 
     group: str
     place: Place

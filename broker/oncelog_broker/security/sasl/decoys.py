@@ -27,7 +27,8 @@ MODELS: Final = 16
 every login takes the same time.
 """
 LOOKED_AT: Final = 1000
-"""Limit on the users that are searched for models when the users change: the first users in the order of names. The
+"""Limit on the users that are searched for possible models each time that the users change; only the first users in the
+order of names are searched. The
 order in which a broker learned of users cannot be used, because it differs between brokers and between restarts of one
 broker.
 """

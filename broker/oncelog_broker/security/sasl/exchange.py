@@ -18,7 +18,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-"""The APIs that are allowed before a mechanism is chosen."""
+"""The APIs that a client may use before it has chosen a SASL mechanism."""
 
 
 class Phase(Enum):
@@ -28,7 +28,7 @@ class Phase(Enum):
     TOKENS = auto()
     """SaslAuthenticate requests."""
     RAW_TOKENS = auto()
-    """The client sends frames that contain only a token."""
+    """In this phase the client sends frames that contain only a token, without a request header."""
     DONE = auto()
     FAILED = auto()
 

@@ -1,7 +1,8 @@
 """The request context of a client that has a quota: counts the resources that the request uses.
 
-Processor time is the CPU time of the event loop's thread, measured before and after each piece of work for the request:
-the handler, the encoding of the response, slices, and steps of a task. Processor time is not measured if the client has
+Processor time is the CPU time of the event loop's thread, measured around each piece of work for the request: the
+handler, the encoding of the response, slices of long work, and steps of a task. Processor time is not measured if the
+client has
 no quota on it.
 """
 
@@ -91,7 +92,7 @@ class MeteredContext(AnyContext):
         self._began = -1.0
 
     def measure(self) -> None:
-        """Count the processor time used until now."""
+        """Count the processor time that the current piece of work has used so far."""
         if self._began >= 0:
             now = self.services.clock.processor()
             self._spend(now - self._began)

@@ -77,7 +77,7 @@ class AnswerQueue:
     )
 
     def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
-        """`scheduler` is shared by all connections. `lifecycle` belongs to this connection; `Hold.ANSWERS_FULL` is set
+        """All connections share one `scheduler`. `lifecycle` belongs to this connection; `Hold.ANSWERS_FULL` is set
         there while so many responses are outstanding that no further request may be handled.
         """
         self.memory = Holding(limits.answers, address)
@@ -271,7 +271,7 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- clients that do not read their responses
+    # --- detecting clients that do not read their responses
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end

@@ -203,7 +203,8 @@ class ReceiveBuffer:
     def _make_room(self, frame_size: int) -> bool:
         """Move the remaining bytes to the front, and grow the buffer if that leaves no room.
 
-        The buffer at most doubles each time, so it follows the bytes received, not the size that a client claims.
+        The buffer at most doubles each time, so that its size depends on the bytes received, and not on the frame size
+        that a client claims.
         """
         pending = self.end - self.begin
         capacity = self._granted

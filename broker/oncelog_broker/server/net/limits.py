@@ -83,7 +83,7 @@ class Limits:
     """
 
     copied_answer_bytes: int = field(init=False)
-    """Limit on the bytes of records that a response may copy to the heap while no other responses wait for their
+    """Limit on the bytes of records that a response may copy to the heap if no bytes of other responses wait for their
     clients.
     """
 

@@ -1,4 +1,5 @@
-"""Counts how many bytes of requests or responses each connection and each address uses: the basis of back-pressure.
+"""Counts how many bytes of requests or responses each connection and each address uses. Back-pressure is based on these
+counts.
 Pure.
 
 A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
@@ -177,7 +178,7 @@ class Holding:
         return True
 
     def wait_no_longer(self) -> None:
-        """Leave the queue: this holding needs no more memory for now."""
+        """Leave the queue of waiting holdings, because this holding needs no more memory for now."""
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:

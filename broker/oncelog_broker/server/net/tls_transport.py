@@ -51,7 +51,9 @@ HANDSHAKE_READ_BYTES: Final = 4096
 handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
-"""Limit on the bytes that a client may send before its handshake is done: certificates have some kilobytes."""
+"""Limit on the bytes that a client may send before its handshake is done: a client's certificate chain takes some
+kilobytes.
+"""
 HANDSHAKE_RECORD: Final = 0x16
 """The first byte of a TLS connection: the type of a handshake record."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
@@ -371,7 +373,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self.abort()
 
     def sweep(self, now: float) -> None:
-        """`now` is the loop's time."""
+        """Periodic check: close the connection if its handshake takes too long. `now` is the loop's time."""
         if self._state is _State.SHAKING and now > self._until:
             self.close(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s")
 

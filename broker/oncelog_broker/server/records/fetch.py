@@ -133,7 +133,9 @@ class _Fetch:
         return (yield from self._read(is_first=True))
 
     def read_again(self, plan: FetchPlan, *, may_wait: bool) -> Answer[FetchResponse]:
-        """Read the partitions again and return the response, after a follower's position was recorded."""
+        """Read the partitions again and return the response; the position of a follower was already recorded by the
+        first read.
+        """
         self._plan = plan
         return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 

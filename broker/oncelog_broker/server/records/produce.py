@@ -168,8 +168,7 @@ class _Produce:
     def refused(self) -> Steps[Answer[KafkaError | None]]:
         """Return the error that refuses an entire transactional request of several batches, or None. The request is
         refused if its batches belong to different producers (E28). The partitions are verified here in one call; under
-        transactions V2 the call adds
-        them to the transaction (T7).
+        transactions V2 the call also adds the partitions to the transaction (T7).
         """
         request, context = self._request, self._context
         transactional_id = request.transactional_id
