@@ -37,7 +37,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PARSED_SCHEMAS: Final = 500
-"""Number of parsed schemas that are kept: each new schema is compared with the earlier versions of its subject."""
+"""Number of parsed schemas that are kept in memory, because each new schema is compared with the earlier versions of
+its subject.
+"""
 
 
 class Registry:

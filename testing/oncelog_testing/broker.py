@@ -114,9 +114,8 @@ class Broker:
 
         `crash` kills the broker with -9; `drop` loses the step, request or response; `delay` waits for this number of
         milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the step
-        instead of before it. The other parameters limit the fault
-        to one
-        topic, transaction or group. docs/testing.md lists the points. Raises ValueError for an action that a point does
+        instead of before it. The other parameters limit the fault to one topic, transaction or group. The page
+        docs/testing.md lists the fail points. Raises ValueError for an action that a point does
         not support, or BrokerGone.
         """
         asked = {
@@ -262,7 +261,7 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                # a session of its own, so that Ctrl-C in the terminal does not reach the broker
+                # a new process session, so that Ctrl-C in the terminal does not reach the broker
                 start_new_session=True,
                 # Remove settings from the environment, so that the broker of a test uses only the settings of the test.
                 env=without_settings(os.environ),

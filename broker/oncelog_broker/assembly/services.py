@@ -52,7 +52,7 @@ class Services:
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """Limits the requests of several steps that run simultaneously (queued.max.requests)."""
+    """A semaphore that limits the concurrent requests whose work takes several slices (queued.max.requests)."""
     deadlines: Deadlines
     logs: LogManager
     directory_moves: DirectoryMoves

@@ -63,7 +63,8 @@ class Storage:
         self.logs = logs
         self.predecessor = predecessor
         self.may_lack_ends = not predecessor.is_log_tail_kept
-        """Whether this computer lost its power before this start, so that logs may have lost their ends."""
+        """Whether this computer had a power failure since the last run, so that logs may have lost their last records.
+        """
         self.epochs_above = epochs_above
         """Partitions whose logs have a newer leader epoch than the store had before this broker registered."""
 

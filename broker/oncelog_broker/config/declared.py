@@ -1,7 +1,8 @@
 """The class of a configuration key, with name, type, default, allowed values and meaning, and the conversion between
 text and typed value.
 
-`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int for the type checker. Small
+`ConfigKey` is a generic class with the type of the value as parameter, so that the type checker knows that
+`config[NUM_PARTITIONS]` is an int. Small
 classes in this module are named tuples, because each start of the broker creates these classes, and creating a
 dataclass takes eight times as long.
 """

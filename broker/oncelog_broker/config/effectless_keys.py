@@ -146,7 +146,7 @@ def is_effectless(name: str) -> bool:
 
 
 def reason_to_refuse(name: str, text: str | None) -> str | None:
-    """The reason why one of Kafka's keys is refused with this value; None if the key is not refused."""
+    """The reason why a key of Kafka is refused when it has this value; None if the key is accepted with this value."""
     if name in _REFUSED_UNLESS_FALSE:
         return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
     return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

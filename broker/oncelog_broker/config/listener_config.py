@@ -1,5 +1,6 @@
-"""Resolves the effective settings of one listener and one of its SASL mechanisms: the value for the mechanism
-(`overrides`), otherwise the value for the listener, otherwise the value of the key without a listener."""
+"""Resolves the effective settings of one listener and one of its SASL mechanisms: first the value that is set for the
+mechanism (`overrides`), then the value for the listener, then the value of the broker's key.
+"""
 
 from __future__ import annotations
 

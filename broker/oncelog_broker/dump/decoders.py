@@ -92,8 +92,9 @@ def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
 
 
 def message_json(message: Any, version: int) -> Json:
-    """A message or nested struct in the form of Kafka's JSON converters: bytes as base64, tagged fields only if they
-    differ from their default."""
+    """Convert a message or a nested struct to the JSON of Kafka's JSON converters: bytes become base64, and tagged
+    fields with their default value are omitted.
+    """
     return {
         _camel_case(field.name): _value_json(value, version)
         for field in fields_of(type(message))

@@ -18,8 +18,9 @@ from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
 MAX_BATCH_BYTES: Final = 100 * 1024 * 1024
-"""Maximum length of a batch, equal to the largest request that a broker accepts (socket.request.max.bytes); a larger
-length in a batch header is corrupt."""
+"""Maximum length of a batch, equal to the largest request that a broker accepts (socket.request.max.bytes); a batch
+header with a larger length is corrupt.
+"""
 RECORD_PREFIX: Final = "| "
 
 

@@ -178,7 +178,7 @@ class Ensemble:
 
     @property
     def connect_string(self) -> str:
-        """The addresses of all servers in the form of `zookeeper.connect`; a chroot may be appended."""
+        """The addresses of all servers in the form of `zookeeper.connect`; the caller may append a chroot."""
         return ",".join(server.address for server in self.servers)
 
     def server(self, number: int) -> ZooKeeperServer:

@@ -67,7 +67,7 @@ class Sessions:
 
     async def begin(self, user: str, before: str | None = None) -> tuple[str, Session]:
         """Start a session for a user who has just logged in; returns its token and the session. `before`: the token of
-        the present session, which continues under the new token if it belongs to the same user.
+        the visitor's present session; if this session belongs to the same user, it continues under the new token.
         """
         now = self._clock()
         session = None if before is None else self._open.pop(before, None)

@@ -68,7 +68,9 @@ class OpenTransactionView:
 
     @property
     def state(self) -> str:
-        """The coordinator's state of the transaction; for a hanging transaction, the reason."""
+        """The state of the transaction as its coordinator reports it; for a hanging transaction, the reason why it
+        hangs.
+        """
         hangs = self.hangs
         if hangs is not None:
             return f"hangs: {hangs.value}"

@@ -168,7 +168,9 @@ class ValueReader:
 
 
 class _Hashed:
-    """A schema that is compared by identity: values with the same schema id share one object."""
+    """A schema of a registry. Values with the same schema id share one object, so that schemas can be compared by
+    identity.
+    """
 
     __slots__ = ("schema",)
 

@@ -19,7 +19,9 @@ ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition; ANY_PARTITION means that the producer chooses the partition, and it is not known yet."""
+    """A partition of a topic; the index ANY_PARTITION means that the producer chooses the partition, and the choice is
+    not known yet.
+    """
 
     topic: str
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which is not needed here

@@ -96,8 +96,8 @@ class AclIndex:
         self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
 
     def of(self, acls: Acls) -> AclIndex:
-        """Return an index of these ACLs. The entries of each pattern are compared with those of this index by identity,
-        and the new index is rebuilt only for resource types with changes.
+        """Return an index of these ACLs. Only the resource types whose ACLs have changed are indexed again; unchanged
+        entries are recognised because they are the same objects as in this index.
         """
         changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
         gone = [pattern for pattern in self._acls if pattern not in acls]

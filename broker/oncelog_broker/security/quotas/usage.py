@@ -46,8 +46,8 @@ class Usage:
         share and whose debt is otherwise bounded.
         """
         bucket = self._bucket(key, limit, now)
-        # Entities in the shared bucket have different rates: an amount that is small for one entity is a long debt for
-        # another.
+        # Bound the debt in the shared bucket, too: its entities have different rates, so that an amount that is small
+        # for one entity causes a long wait for another.
         has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
         max_debt = self.max_debt_seconds if has_bound else MAX_SECONDS
         return bucket.use(amount, limit.rate, now, self.window, max_debt)

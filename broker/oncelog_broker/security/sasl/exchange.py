@@ -62,7 +62,9 @@ class SaslExchange:
 
     @property
     def is_done(self) -> bool:
-        """Whether requests other than SASL requests are allowed, until the session ends."""
+        """Whether the client has authenticated, so that requests other than SASL requests are allowed until the session
+        ends.
+        """
         return self.phase is Phase.DONE
 
     def is_expired(self, now: float) -> bool:
