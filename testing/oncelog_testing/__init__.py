@@ -7,6 +7,5 @@ lines that a process prints. `control` sets faults in a broker, and `topics` cre
 starts a broker in a container in place of Kafka. `judge/` serves tests in other languages. `application` records the
 history of an application under test, `readers` reads the final content of topics, and `history/` checks the history
 against this content. This package is installed together with the broker, but an application imports it only in its
-tests. The broker itself
-does not import it.
+tests. The broker itself does not import it.
 """

@@ -45,9 +45,8 @@ class ApplicationHistory(History):
         """Read both topics, and check that each record in `source` has exactly one record in `into`, in the same order.
 
         `made_of` returns the input value of an output value; a result of None means that the output was made from no
-        input. Input values must
-        be unique. `group_id`: expect outputs only for inputs that this group has committed; None expects outputs for
-        all inputs. Raises ValueError, StillOpen or KafkaError.
+        input. Input values must be unique. `group_id`: expect outputs only for inputs that this group has committed;
+        None expects outputs for all inputs. Raises ValueError, StillOpen or KafkaError.
         """
         self._forget_found(source, into)
         self.read(source, into)

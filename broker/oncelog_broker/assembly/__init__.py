@@ -12,8 +12,8 @@ everything else is ready.
 
 A part gets everything that it needs as arguments of its `start`. `start` returns a working part. If `start` fails, it
 closes the files and connections that it has opened, and raises an exception. `close` stops a part, and closes the
-files,
-connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and close.
+files, connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and
+close.
 
 Two objects need a later part, so they are completed after their creation: `LogEndCalls.begin` (needs the replicas, but
 a broker may be controller before it has them) and `SocketServer.learn_users` (needs the cluster's users, but the

@@ -4,8 +4,7 @@ Start: register -> claim the controller role if no broker has the role -> read t
 older than the registration, because in an older image a log of this broker could look like a stray log -> apply the
 settings in the image -> keep a copy of
 the image on disk. Close: write a last copy of the cluster image, then stop watching the metadata store. The
-registration ends
-with the session, which `storage` closes.
+registration ends with the session, which `storage` closes.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class SocketServer:
 
 def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
     """Divide the file descriptors of this process: limit the number that its logs and mapped files may use. Returns the
-    number of
-    descriptors that remain for connections."""
+    number of descriptors that remain for connections.
+    """
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
     # Log a warning only if the file descriptors are not enough for half of max.connections.

@@ -2,9 +2,8 @@
 text and typed value.
 
 `ConfigKey` is a generic class with the type of the value as parameter, so that the type checker knows that
-`config[NUM_PARTITIONS]` is an int. Small
-classes in this module are named tuples, because each start of the broker creates these classes, and creating a
-dataclass takes eight times as long.
+`config[NUM_PARTITIONS]` is an int. Small classes in this module are named tuples, because each start of the broker
+creates these classes, and creating a dataclass takes eight times as long.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ class Decoder(Enum):
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file, determined by the name of its directory; None if the directory does not belong to one
-    of the two internal topics."""
+    """The decoder for a log file; the name of the file's directory determines the topic. None if the topic is not one
+    of the two internal topics.
+    """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 

@@ -177,8 +177,7 @@ class LocalCluster:
         restart, wait until all replicas are in sync.
 
         At the end, the preferred replicas are elected as leaders. Raises ClusterError, JavaNotFound, JarsNotFound,
-        ZooKeeperStartError,
-        StateFileError.
+        ZooKeeperStartError, StateFileError.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [

@@ -1,8 +1,8 @@
 """The state of a local cluster between two commands: processes, ports, settings.
 
 The state is stored in the file `cluster.json` in the cluster's directory; the file is replaced atomically. A process is
-listed with
-its start time before it runs, so that a later command neither misses the process nor mistakes another process for it.
+listed with its start time before it runs, so that a later command neither misses the process nor mistakes another
+process for it.
 """
 
 from __future__ import annotations

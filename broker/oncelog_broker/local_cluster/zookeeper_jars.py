@@ -2,9 +2,8 @@
 
 No PyPI package ships ZooKeeper alone. The jars are searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; the directory
 of an earlier download; an installed pyspark; Debian's ZooKeeper package. If there are no jars, Maven downloads them (7
-MB); without Maven, the
-jars are extracted from pyspark's source archive. Run as a program, this module finds or downloads the jars and prints
-the result.
+MB); without Maven, the jars are extracted from pyspark's source archive. Run as a program, this module finds or
+downloads the jars and prints the result.
 """
 
 from __future__ import annotations

@@ -110,8 +110,7 @@ class ClusterCounts:
 
 class Source:
     """The values that the metrics of one scrape share. The generator `look` collects the values; the values are
-    complete when `look` has
-    finished.
+    complete when `look` has finished.
     """
 
     def __init__(self, parts: Parts) -> None:

@@ -24,8 +24,7 @@ class Wanted:
 
     `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
     begins like one, otherwise a text that the value must contain. `read_as`: the encoding with which values are
-    decoded. `limit`: the
-    number of wanted records.
+    decoded. `limit`: the number of wanted records.
     """
 
     committed_only: bool = False

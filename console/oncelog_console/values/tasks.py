@@ -50,8 +50,7 @@ class Result:
 
     `matches`: whether the expression is true for the value. `texts`: the value as JSON, if it was encoded with a
     schema; `cut`: whether the text was shortened to the limit. `problems`: why a value could not be decoded. `problem`:
-    why the task failed
-    for all values.
+    why the task failed for all values.
     """
 
     matches: Sequence[bool] = ()

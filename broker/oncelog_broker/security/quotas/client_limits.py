@@ -2,10 +2,9 @@
 used.
 
 If a client has exceeded its quota, the connection that has used the quota waits. A new connection has used no quota
-yet, so it
-waits before its first request. Without this wait, a client could evade the quota by opening a new connection for each
-request (S95). The first request is charged when its wait begins, so that later usage by other clients does not delay it
-further.
+yet, so it waits before its first request. Without this wait, a client could evade the quota by opening a new connection
+for each request (S95). The first request is charged when its wait begins, so that later usage by other clients does not
+delay it further.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Clients choose their client ids, and Prometheus stores a time series for each reported id for weeks. Therefore the
 number of reported entities is limited, and entities whose quota names them take precedence over entities with a default
-quota. An entity that had no usage
-for an hour is dropped, as in Kafka, whose sensors expire. All entities beyond the limits are reported together as one
-entity.
+quota. An entity that had no usage for an hour is dropped, as in Kafka, whose sensors expire. All entities beyond the
+limits are reported together as one entity.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 The cluster raises the finalized levels automatically when its brokers are upgraded
 (`metadata/membership/feature_levels.py`). So a request succeeds only if it names levels that are already finalized.
-Every other change is refused, with the reason in the
-response. As in Kafka, the response carries the first error. Versions: v0 and v1 list the features if all updates are
-accepted, v2 does not.
+Every other change is refused, with the reason in the response. As in Kafka, the response carries the first error.
+Versions: v0 and v1 list the features if all updates are accepted, v2 does not.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Processor time is the CPU time of the event loop's thread, measured around each piece of work for the request: the
 handler, the encoding of the response, slices of long work, and steps of a task. Processor time is not measured if the
-client has
-no quota on it.
+client has no quota on it.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class MeteredContext(AnyContext):
         """Seconds of processor time that are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
-        """The processor time, in seconds, at which the present piece of work began; negative if no work is running or
-        its time is not counted.
+        """The processor time, in seconds, at which the present piece of work began; negative if no work is running, or
+        if the time of the running work is not counted.
         """
 
     # --- measuring processor time

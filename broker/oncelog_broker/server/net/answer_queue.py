@@ -146,12 +146,14 @@ class AnswerQueue:
 
     @property
     def sent(self) -> int:
-        """Bytes sent to the client since the connection began, without the bytes in this broker's buffers."""
+        """Number of bytes that were passed to the client's socket since the connection began; bytes in this broker's
+        buffers do not count.
+        """
         return self._written - self._unsent_bytes()
 
     @property
     def unsent_heap_bytes(self) -> int:
-        """Unsent bytes on the heap because the client does not read; 0 while the client reads."""
+        """Number of bytes on the heap that are unsent because the client does not read; 0 while the client reads."""
         if not (self._stalled_since or self.is_leaving):
             return 0
         held = self._heap_bytes
@@ -181,8 +183,8 @@ class AnswerQueue:
     # --- answers
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Send a response, whose first bytes are its size and header; it belongs to the request being handled, or to
-        the request of `slot`.
+        """Send a response, whose first bytes are its size and header; without a `slot`, it is the response to the
+        request being handled, otherwise to the request of the slot.
         """
         if slot is not None and not slot.is_ready:
             slot.parts += parts

@@ -3,16 +3,15 @@
 Requests are handled in order. The next request is handled when the effects of the previous request are done (T17); by
 then most requests have their response. A request whose response is not ready yet has a slot in the `answer_queue`,
 which keeps the responses in the order of the requests. A waiting request blocks the requests behind it, as in Kafka,
-until it has
-declared its effects done (`let_next_in`). A Produce declares its effects done when its records are appended, before
-other replicas have them. So pipelined Produce requests wait concurrently, and their appends stay in order.
-`connection_state` names every reason why the
-next request is not handled. While a request is held (delayed for one of these reasons), the client's bytes stay in the
-receive buffer and, when the buffer is full, in the client's socket: back-pressure.
+until it has declared its effects done (`let_next_in`). A Produce declares its effects done when its records are
+appended, before other replicas have them. So pipelined Produce requests wait concurrently, and their appends stay in
+order. `connection_state` names every reason why the next request is not handled. While a request is held (delayed for
+one of these reasons), the client's bytes stay in the receive buffer and, when the buffer is full, in the client's
+socket: back-pressure.
 
 When a client closes the connection, the requests that arrived completely are still handled, one after the other: a
-producer with acks=0 closes when it has sent everything, and expects no response. The requests that are handled after
-the close do not wait for other clients or replicas.
+producer with acks=0 expects no response, and may close the connection as soon as it has sent its last request. The
+requests that are handled after the close do not wait for other clients or replicas.
 
 In one iteration of the loop a connection handles one request, and further requests only while the loop budget lasts,
 which all connections share (docs/design/fairness.md).
@@ -82,8 +81,8 @@ class FrameHandler(Protocol):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop's protocol object. The connection passes each frame to `handle`, which calls
-    `respond`, immediately or after `wait_for`.
+    """A connection as the event loop's protocol object. The connection passes each frame to `handle`. `handle` either
+    calls `respond` immediately, or calls `wait_for` first and `respond` later.
     """
 
     __slots__ = (
@@ -146,8 +145,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if no such request delays the next
-        request.
+        """The slot of a request that delays the next request because its effects are not done (`Hold.EFFECTS`); None if
+        there is no such request.
         """
         self._may_be_large = False
         """Whether the next request may be a large one, because the scheduler of large requests has selected this
@@ -481,7 +480,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- sending responses
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Send the response to the request being handled, or to the request of `slot`. `parts` begins with the
+        """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
+        with the
         response's size and header.
         """
         self._answers.put(parts, slot)

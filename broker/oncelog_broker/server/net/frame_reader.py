@@ -1,6 +1,7 @@
 """The receive side of a connection: one buffer for received bytes, from which frames are cut.
 
-The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle.
+The size of the buffer depends on the bytes received, not on the frame size that a client claims; the buffer is freed
+while the connection is idle.
 For a large frame, the buffer reserves address space of the entire frame, so that the frame is never copied; the system
 allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the
 next frame is requested or, if
@@ -88,7 +89,8 @@ class ReceiveBuffer:
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """Set the frame limit in bytes, which applies until the client has authenticated. There is no minimum size,
+        """Set a limit in bytes on the size of a frame; the limit applies until the client has authenticated. There is
+        no minimum size,
         because a raw SASL token may even be empty.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0

@@ -1,6 +1,5 @@
 """Counts how many bytes of requests or responses each connection and each address uses. Back-pressure is based on these
-counts.
-Pure.
+counts. Pure.
 
 A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
 share of a connection depends

@@ -42,7 +42,7 @@ pauses reading, at most this many bytes remain inside OpenSSL: an incomplete rec
 not fit into the connection's buffer.
 """
 PLAIN_BYTES: Final = 32 * 1024
-"""Number of plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
+"""Number of plain-text bytes that can be encrypted into at most OPENSSL_BYTES: two complete TLS records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """

@@ -11,10 +11,9 @@ error in another way. Clients may not write to internal topics. Versions: v7 all
 messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
 (KIP-951), v13 has topic ids instead of names. Order of the steps for a batch (S59): check topic -> CRC and size ->
 format -> duplicate, sequence and epoch; then assign offsets -> append -> update the producer state -> respond. For a
-batch that is already in the log, the response has the
-error code NONE and the batch's offset, or DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A
-fenced producer gets
-INVALID_PRODUCER_EPOCH in every version (T8).
+batch that is already in the log, the response has the error code NONE and the batch's offset, or
+DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in
+every version (T8).
 """
 
 from __future__ import annotations

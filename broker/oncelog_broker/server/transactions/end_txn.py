@@ -2,8 +2,7 @@
 
 Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written afterwards. If a
 client repeats an EndTxn request, the response is the same as the first response. Versions: v2 adds PRODUCER_FENCED, v4
-TRANSACTION_ABORTABLE, v5
-transactions V2: the response has the next producer epoch (T7).
+TRANSACTION_ABORTABLE, v5 transactions V2: the response has the next producer epoch (T7).
 """
 
 from __future__ import annotations
