@@ -81,8 +81,8 @@ class AnswerQueue:
         there while so many responses are outstanding that no further request may be handled.
         """
         self.memory = Holding(limits.answers, address)
-        """This queue's share of the memory budget: the number of unsent bytes on the heap if more than
-        WRITE_HIGH_WATER_BYTES are unsent, otherwise 0.
+        """This queue's share of the memory budget: the number of unsent bytes on the heap if this number exceeds
+        WRITE_HIGH_WATER_BYTES, otherwise 0.
         """
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""

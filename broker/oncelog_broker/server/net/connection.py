@@ -481,8 +481,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
-        with the
-        response's size and header.
+        with the response's size and header.
         """
         self._answers.put(parts, slot)
 

@@ -1,12 +1,10 @@
 """The receive side of a connection: one buffer for received bytes, from which frames are cut.
 
 The size of the buffer depends on the bytes received, not on the frame size that a client claims; the buffer is freed
-while the connection is idle.
-For a large frame, the buffer reserves address space of the entire frame, so that the frame is never copied; the system
-allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the
-next frame is requested or, if
-the request still reads the frame (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
-buffer.
+while the connection is idle. For a large frame, the buffer reserves address space of the entire frame, so that the
+frame is never copied; the system allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy:
+its bytes stay unchanged until the next frame is requested or, if the request still reads the frame (`lend`), as long as
+the request needs it: bytes that arrive meanwhile go into another buffer.
 """
 
 from __future__ import annotations
@@ -90,8 +88,7 @@ class ReceiveBuffer:
 
     def accept_logins(self, max_frame_bytes: int) -> None:
         """Set a limit in bytes on the size of a frame; the limit applies until the client has authenticated. There is
-        no minimum size,
-        because a raw SASL token may even be empty.
+        no minimum size, because a raw SASL token may even be empty.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)

@@ -23,13 +23,13 @@ slow network.
 RESPONSE_STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads none of its responses is disconnected."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""If a connection has more unsent response bytes than this, the memory budget counts those of them that are on the
-heap. While more bytes
-than this are unsent, no further request of the connection is handled.
+"""If a connection has more unsent response bytes on the heap than this, the memory budget counts these bytes, and no
+further request of the connection is handled.
 """
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
-"""While a connection has more unsent response bytes than this, including slices of mapped files, none of its requests
-is handled. This limit is higher, because unsent slices of mapped files use little memory.
+"""If a client does not read, and its connection has more unsent response bytes than this, including slices of mapped
+files, no further request of the connection is handled. This limit is higher, because unsent slices of mapped files use
+little memory.
 """
 COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Limit on the bytes of records that one response may copy to the heap; other records are sent from the mapped
