@@ -117,7 +117,7 @@ MAX_TEXTS_CHARACTERS: Final = 8 * 1024 * 1024
 MAX_SCHEMAS: Final = 20
 """Limit on the schemas of a registry that the values of one page may need."""
 REGISTRY_SECONDS: Final = 8.0
-"""Seconds in which a schema registry must return one schema with its references."""
+"""Limit in seconds on the time in which a schema registry must return one schema with its references."""
 
 # --- downloads
 

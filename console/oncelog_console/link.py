@@ -18,8 +18,8 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """Opens clients of a cluster, until `close` is called: after a user has logged out, a waiting page must open no
-    more connections in the name of this user.
+    """Opens clients of a cluster, until `close` is called: after a user has logged out, a page that is still waiting
+    must not open further connections as this user.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ class ApplicationHistory(History):
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Records that the test did not record as sends, and that `read_processed` found in the output topic."""
+        """Records that `read_processed` has found in the output topic, but that the test has not recorded as sends."""
 
     def read(self, *topics: str) -> None:
         """Read the final content of these topics. Raises StillOpen or KafkaError."""

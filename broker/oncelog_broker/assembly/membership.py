@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 NOTE_SECONDS: Final = 60.0
 """Seconds between two writes of the id of the metadata store's last write (zxid) to the data directories."""
 GIVE_UP_SECONDS: Final = 5.0
-"""Seconds that a stopping broker may take to resign as controller; after that, the end of the session releases the
-role."""
+"""Seconds that a stopping broker may take to resign as controller; if this takes longer, the broker gives up, and the
+end of its session releases the controller role.
+"""
 
 
 class ClusterMembership:

@@ -141,7 +141,7 @@ def static_names() -> frozenset[str]:
 
 
 def is_effectless(name: str) -> bool:
-    """Whether the name is one of Kafka's keys that is accepted at startup and has no effect."""
+    """Whether the name is a key of Kafka that this broker accepts at startup although the key has no effect."""
     return name in static_names() or name in dynamic_keys() or name in _REFUSED_UNLESS_FALSE
 
 

@@ -381,8 +381,7 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        # The settings in the options are checked before they are saved, because no broker could start with invalid
-        # settings.
+        # Check the settings in the options before saving them, because no broker could start with invalid settings.
         except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)

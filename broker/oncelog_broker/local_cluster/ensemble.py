@@ -40,7 +40,9 @@ MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 class ZooKeeperStartError(Exception):
-    """A server ended, or did not serve in time; the message has the end of the server's log."""
+    """Raised if a server has ended during its start, or does not serve in time; the message has the end of the server's
+    log.
+    """
 
 
 class ZooKeeperServer:

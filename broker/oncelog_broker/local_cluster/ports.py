@@ -19,7 +19,7 @@ ATTEMPTS: Final = 1000
 
 
 class NoFreePort(Exception):
-    """No free ports were found in the range."""
+    """Raised if there are not enough free ports in the range."""
 
 
 class OwnPort:

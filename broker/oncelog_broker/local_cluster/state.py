@@ -21,7 +21,7 @@ FORMAT: Final = 1
 
 
 class StateFileError(Exception):
-    """The state file exists and is unreadable; the message names the file."""
+    """Raised if the state file exists but is unreadable; the message names the file."""
 
 
 @dataclass

@@ -49,7 +49,7 @@ _JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
 
 
 class JarsNotFound(Exception):
-    """No jars were found; the message says which sources were tried and what to do."""
+    """Raised if no jars were found; the message says which sources were tried and what to do."""
 
 
 class Jars(NamedTuple):

@@ -1,4 +1,5 @@
-"""Keeps the durations of the latest requests of each API, by stage, for quantiles like Kafka's.
+"""Keeps the durations of the latest requests of each API, separately for each stage, so that quantiles can be computed
+as in Kafka.
 
 Adding a sample is a single append to a ring buffer; samples are sorted only when they are scraped.
 """

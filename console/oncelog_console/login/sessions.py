@@ -103,7 +103,7 @@ class Sessions:
         return now - session.begun > MAX_SESSION_SECONDS or now - session.used > IDLE_SECONDS
 
     async def _make_room(self, user: str) -> None:
-        """End the oldest sessions until one more session of this user is within the limits."""
+        """End the sessions that have been idle longest, until the limits allow another session of this user."""
         mine = [token for token, session in self._open.items() if session.user == user]
         for token in mine[: max(0, len(mine) + 1 - MAX_SESSIONS_OF_USER)]:
             await self.end(token)

@@ -1,4 +1,5 @@
-"""The events in a history. `at` and similar fields are ticks of the history's own clock, which only orders events.
+"""The events in a history. `at` and similar fields are times of the history's own clock; this clock counts events, so
+its times show only the order of events.
 
 Each written record must have a unique value, by which the checks recognise it in every log.
 """

@@ -1,4 +1,4 @@
-"""The result of a check as text: the number of checked actions, and the violations by kind."""
+"""The verdict on a history, as text: the number of checked actions, and the violations by kind."""
 
 from __future__ import annotations
 

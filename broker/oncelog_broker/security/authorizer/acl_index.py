@@ -137,8 +137,9 @@ class AclIndex:
     def decide_for_any(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
-        """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
-        and that no ACL denies entirely. As in Kafka, an ACL counts here only if it names this operation or ALL; an ACL
+        """Return whether the operation is allowed for any name at all (KIP-679): the result is True if the ACLs allow
+        at least one name, or prefix of names, that no ACL denies entirely. As in Kafka, an ACL counts here only if it
+        names this operation or ALL; an ACL
         does not count if its operation only implies this operation (as READ implies DESCRIBE).
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:

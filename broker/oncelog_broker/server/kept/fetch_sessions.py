@@ -225,7 +225,8 @@ class FetchSessions:
         follower: int | None = None,
         owner: object = None,
     ) -> Steps[FetchPlan]:
-        """Return the plan of the partitions that `request` reads. `by_id`: the request names topics by id; `now` is
+        """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
+        `now` is
         monotonic, in seconds; `owner`: the requesting principal.
 
         The sessions change only in the last step.

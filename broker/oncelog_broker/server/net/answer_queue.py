@@ -1,6 +1,7 @@
 """The send side of a connection: sends responses in the order of the requests, however long each request takes.
 
-A response that is not ready has a slot in the queue; ready responses behind it wait in slots, too. While the queue has
+A response that is not ready has a slot in the queue. Ready responses to later requests also wait in slots of the queue.
+While the queue has
 no slot, a response is written immediately, together with the responses to other requests that are handled in the same
 pass.
 

@@ -194,7 +194,7 @@ class Holding:
         self.held = size
 
     def moved_to(self, budget: MemoryBudget) -> Holding:
-        """Return a new holding of another budget that takes over all bytes of this holding."""
+        """Move all bytes of this holding to another budget; returns the new holding there."""
         other = Holding(budget, self._address)
         other.owe(self.held)
         self.owe(0)

@@ -91,7 +91,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
         self._encrypted: list[bytes] = []
-        """Encrypted bytes on the way from OpenSSL to the socket; they precede the bytes in `_outgoing`."""
+        """Encrypted bytes that were taken out of OpenSSL's buffer `_outgoing` and are not sent yet; these bytes must be
+        sent before the bytes in `_outgoing`.
+        """
         self._tls: ssl.SSLObject | None = None
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
