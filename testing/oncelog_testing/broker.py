@@ -113,9 +113,8 @@ class Broker:
         step (None: until the fault is removed).
 
         `crash` kills the broker's process (kill -9); `drop` loses the step, request or response; `delay` waits for this
-        number of
-        milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the step
-        instead of before it. The other parameters limit the fault to one topic, transaction or group. The page
+        number of milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the
+        step instead of before it. The other parameters limit the fault to one topic, transaction or group. The page
         docs/testing.md lists the fail points. Raises ValueError for an action that a point does not support, or
         BrokerGone.
         """

@@ -2,8 +2,7 @@
 Pure.
 
 If a value is unreadable, only this one setting is affected: it is treated as not set (S76). If ignoring a setting could
-delete
-records that the unreadable value was meant to keep, all records are kept until the setting is corrected.
+delete records that the unreadable value was meant to keep, all records are kept until the setting is corrected.
 """
 
 from __future__ import annotations

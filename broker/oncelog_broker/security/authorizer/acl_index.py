@@ -139,8 +139,8 @@ class AclIndex:
     ) -> Decision:
         """Return whether the operation is allowed for any name at all (KIP-679): the result is True if the ACLs allow
         at least one name, or prefix of names, that no ACL denies entirely. As in Kafka, an ACL counts here only if it
-        names this operation or ALL; an ACL
-        does not count if its operation only implies this operation (as READ implies DESCRIBE).
+        names this operation or ALL; an ACL does not count if its operation only implies this operation (as READ implies
+        DESCRIBE).
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT

@@ -226,8 +226,7 @@ class FetchSessions:
         owner: object = None,
     ) -> Steps[FetchPlan]:
         """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
-        `now` is
-        monotonic, in seconds; `owner`: the requesting principal.
+        `now` is monotonic, in seconds; `owner`: the requesting principal.
 
         The sessions change only in the last step.
 

@@ -1,9 +1,8 @@
 """The send side of a connection: sends responses in the order of the requests, however long each request takes.
 
 A response that is not ready has a slot in the queue. Ready responses to later requests also wait in slots of the queue.
-While the queue has
-no slot, a response is written immediately, together with the responses to other requests that are handled in the same
-pass.
+While the queue has no slot, a response is written immediately, together with the responses to other requests that are
+handled in the same pass.
 
 Back-pressure: while too many responses, or too many bytes of responses, are unsent, `Hold.ANSWERS_FULL` is set, and no
 further request of the connection is handled.

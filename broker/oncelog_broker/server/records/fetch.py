@@ -5,9 +5,8 @@ batch of the first partition with data may exceed every limit, so that no batch 
 up to max_wait_ms for min_bytes, or for max_bytes if that is less. The wait ends immediately at an error of a partition,
 or if the reader's last leader epoch is not in this log (diverging_epoch). Records are sent as slices of mapped files;
 only the first few kilobytes of a response may be copied. The memory budget decides how many bytes are copied, so that a
-client
-that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits
-for new appends, and reports its progress by its fetch offsets. Versions: v7 incremental sessions (KIP-227,
+client that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and
+waits for new appends, and reports its progress by its fetch offsets. Versions: v7 incremental sessions (KIP-227,
 fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic
 ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
