@@ -74,7 +74,8 @@ class Broker:
         """`clock`, `disk`, `network`: None means the clock, disk or network of the operating system. `store`: opens the
         metadata store; None
         means the store that the configuration names. Several brokers of one process may share a `MemoryTree`.
-        `shared_listeners`: addresses on which all workers of this machine listen, if this broker is one of several."""
+        `shared_listeners`: addresses on which all workers of this machine listen; empty if this broker is not a worker.
+        """
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
         self._opening = store

@@ -6,8 +6,8 @@ with Apache Kafka.
 - `guard` checks hosts, origins, tokens and headers before every page.
 - `entrance` finds the console of a visitor before each page, or redirects to the login.
 - `pages/` handles requests for pages; `rendering` has the templates' environment, and the error pages.
-- `site` has all clusters and sessions, `clusters` a cluster as it is configured, and `console` the state that the pages
-  of one cluster share for one user.
+- `site` has all clusters and sessions, `clusters` the configuration of a cluster, and `console` the state of one
+  cluster that all pages of one user share.
 - `login/` has the sessions, and the login at an identity provider.
 - `lookups/` reads the state of a cluster with the admin client; it contains no HTML.
 - `changes/` changes a cluster, and shows the equivalent commands.

@@ -19,7 +19,7 @@ class Login(StrEnum):
     """Determines as which user of the cluster the console sends its requests. NONE: the user in the console's settings,
     for all visitors. SASL:
     the cluster's user whose name and password the visitor enters. OIDC: the user whom the identity provider has
-    authenticated, by a token (OAUTHBEARER).
+    authenticated; the console logs in to the cluster with the user's token (OAUTHBEARER).
     """
 
     NONE = "none"

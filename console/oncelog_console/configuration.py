@@ -19,7 +19,7 @@
     connect = { main = "http://connect:8083" }
     queries = ["http://driver:9405/metrics"]
 
-Paths are relative to the file.
+Paths in the file are relative to the directory of the file.
 """
 
 from __future__ import annotations

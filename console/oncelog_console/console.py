@@ -40,7 +40,8 @@ class Notices:
 @dataclass(slots=True)
 class Capacity:
     """The limits that the pages of all users and clusters share. `tails`: the number of live tails (pages that show new
-    records as they arrive). `logins`: limits the logins whose password brokers check concurrently.
+    records as they arrive). `logins`: a semaphore that limits the concurrent logins whose password a broker is
+    checking.
     """
 
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
@@ -51,7 +52,7 @@ class Capacity:
 @dataclass(slots=True)
 class Console:
     """The state of one cluster for all visitors or, if users log in, for one session. `user`: the user who has logged
-    in; None without login. `values` and `queries` belong to the cluster, for all users.
+    in; None without login. `values` and `queries` are shared by all users of the cluster.
     """
 
     cluster: Cluster

@@ -1,4 +1,5 @@
-"""Checks before every page: the request's host and origin, and response headers for the browser.
+"""Checks the host and the origin of each request before its page is created, and adds headers for the browser to the
+response.
 
 A page of any site that is open in the user's browser can make the browser send requests to the console. So a request
 must

@@ -89,7 +89,7 @@ PAGE_RECORDS: Final = 50
 MAX_PAGE_PARTITIONS: Final = 32
 """Limit on the partitions of a topic that one page reads."""
 PAGE_BYTES: Final = 2 * 1024 * 1024
-"""Bytes that are fetched for a page of records."""
+"""Limit on the bytes that are fetched for one page of records."""
 SCAN_BYTES: Final = 16 * 1024 * 1024
 SCAN_SECONDS: Final = 5.0
 """Seconds after which a search by key pauses and the page asks whether to continue."""
@@ -98,9 +98,9 @@ MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 MAX_BATCH_RECORDS: Final = 200_000
 """Limit on the records of one batch, because each becomes an object."""
 TAIL_BYTES: Final = 256 * 1024
-"""Bytes of one fetch of a live tail."""
+"""Limit in bytes on one fetch of a live tail (a page that shows new records)."""
 TAIL_RECORDS: Final = 100
-"""Records in one message to the browser; further records are only counted."""
+"""Limit on the records in one message of a live tail to the browser; further records are only counted."""
 
 # --- decoding values
 
@@ -109,15 +109,15 @@ MAX_WORKERS: Final = 2
 TASK_SECONDS: Final = 5.0
 """Seconds that one task of a worker process may take."""
 TASK_BYTES: Final = 1024 * 1024
-"""Bytes of the values in one task; a single value may be larger."""
+"""Limit in bytes on all values of one task; a task with a single value may be larger."""
 WORKER_BYTES: Final = 1024 * 1024 * 1024
-"""Address space of a worker process, in bytes."""
+"""Limit on the address space of a worker process, in bytes."""
 MAX_TEXTS_CHARACTERS: Final = 8 * 1024 * 1024
 """Limit on the characters of all values that one task returns as JSON."""
 MAX_SCHEMAS: Final = 20
 """Limit on the schemas of a registry that the values of one page may need."""
 REGISTRY_SECONDS: Final = 8.0
-"""Seconds in which a schema registry must return one schema with its references."""
+"""Limit in seconds on the time in which a schema registry must return one schema with its references."""
 
 # --- downloads
 
@@ -128,17 +128,17 @@ DOWNLOAD_BYTES: Final = 32 * 1024 * 1024
 
 KEY_BYTES: Final = 200
 VALUE_BYTES: Final = 600
-"""Bytes of a value that a table shows."""
+"""Limit on the bytes of a value that a table shows."""
 RECORD_BYTES: Final = 64 * 1024
-"""Bytes of the value that the page of a single record shows."""
+"""Limit on the bytes of the value that the page of a single record shows."""
 MAX_HEADERS: Final = 100
 NAME_CHARACTERS: Final = 120
-"""Characters of a name that a table shows: group names may have 32767."""
+"""Limit on the characters of a name that a table shows, because group names may have 32767 characters."""
 MAX_SHOWN_CHARACTERS: Final = 100_000
-"""Characters of any text that a page shows."""
+"""Limit on the characters of any single text that a page shows."""
 
 PICTURE_OFFSETS: Final = 400
 PICTURE_BATCHES: Final = 400
 PICTURE_BYTES: Final = 4 * 1024 * 1024
 LANES: Final = 12
-"""Number of producers with their own lane in the picture of a log."""
+"""Maximum number of producers that have their own lane in the picture of a log."""

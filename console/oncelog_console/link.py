@@ -18,8 +18,8 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """Opens clients of a cluster, until `close` is called: after a user has logged out, a waiting page must open no
-    more connections in the name of this user.
+    """Opens clients of a cluster, until `close` is called: after a user has logged out, a page that is still waiting
+    must not open further connections as this user.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
@@ -76,7 +76,9 @@ class Link:
 
 
 class Shared(Generic[T]):
-    """Loads a value that many pages need once, within PAGE_SECONDS, and shares it for SHARED_SECONDS."""
+    """Shares a value that many pages need: the value is loaded once, within PAGE_SECONDS, and used by all pages for
+    SHARED_SECONDS.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

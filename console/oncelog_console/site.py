@@ -108,7 +108,7 @@ class Site:
         return console
 
     def open_console(self, place: Place, link: Link, user: str | None) -> Console:
-        """Return a started console for one user of a cluster."""
+        """Create and start a console (the state of a cluster) for one user; return it."""
         console = Console(place.cluster, link, place.values, place.queries, self.capacity, user)
         console.begin()
         return console

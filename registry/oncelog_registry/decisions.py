@@ -146,7 +146,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
 
 def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Record, ...]:
     """Return the records to write before the tombstones of versions, so that no id and no version number is assigned
-    twice. If the subject has no version left, one of them says that all versions up to the highest are deleted.
+    twice. If the subject has no version left, one of the records says that all versions up to the highest are deleted.
     """
     highest = highest_numbers_record(state.highest_id, state.untold_highest_versions(subject, gone))
     if {each.version for each in state.versions(subject, deleted=True)}.issubset(gone):

@@ -37,7 +37,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PARSED_SCHEMAS: Final = 500
-"""Number of parsed schemas that are kept: each new schema is compared with the earlier versions of its subject."""
+"""Number of parsed schemas that are kept in memory, because each new schema is compared with the earlier versions of
+its subject.
+"""
 
 
 class Registry:
@@ -112,8 +114,9 @@ class Registry:
         return found
 
     async def incompatibilities(self, subject: str, schema: Schema, version: int | str | None) -> list[str]:
-        """Return the reasons why a schema may not be registered, compared with one version, or, if `version` is None,
-        with the versions that the subject's level requires. Raises RegistryError 40401, 40402 or 42201.
+        """Compare a schema with one version or, if `version` is None, with the versions that the subject's
+        compatibility level requires; return the reasons why the schema may not be registered. Raises RegistryError
+        40401, 40402 or 42201.
         """
         state = await self.state()
         _checked(schema)

@@ -6,6 +6,6 @@ in the test's own process, on an `unsynced_disk`; `registry` is a schema registr
 lines that a process prints. `control` sets faults in a broker, and `topics` creates topics for tests. `container_start`
 starts a broker in a container in place of Kafka. `judge/` serves tests in other languages. `application` records the
 history of an application under test, `readers` reads the final content of topics, and `history/` checks the history
-against this content. Applications install this package with the broker, and import it only in tests. The broker itself
-does not import it.
+against this content. This package is installed together with the broker, but an application imports it only in its
+tests. The broker itself does not import it.
 """

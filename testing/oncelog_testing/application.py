@@ -26,7 +26,7 @@ class ApplicationHistory(History):
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Records that the test did not record as sends, and that `read_processed` found in the output topic."""
+        """Records that `read_processed` has found in the output topic, but that the test has not recorded as sends."""
 
     def read(self, *topics: str) -> None:
         """Read the final content of these topics. Raises StillOpen or KafkaError."""
@@ -44,9 +44,9 @@ class ApplicationHistory(History):
     ) -> None:
         """Read both topics, and check that each record in `source` has exactly one record in `into`, in the same order.
 
-        `made_of` returns the input value of an output value; None means that the output has no input. Input values must
-        be unique. `group_id`: expect outputs only for inputs that this group has committed; None expects outputs for
-        all inputs. Raises ValueError, StillOpen or KafkaError.
+        `made_of` returns the input value of an output value; a result of None means that the output was made from no
+        input. Input values must be unique. `group_id`: expect outputs only for inputs that this group has committed;
+        None expects outputs for all inputs. Raises ValueError, StillOpen or KafkaError.
         """
         self._forget_found(source, into)
         self.read(source, into)

@@ -112,12 +112,11 @@ class Broker:
         """Set a fault at the fail point `point`, a named step in the broker, for the next `times` executions of the
         step (None: until the fault is removed).
 
-        `crash` kills the broker with -9; `drop` loses the step, request or response; `delay` waits for this number of
-        milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the step
-        instead of before it. The other parameters limit the fault
-        to one
-        topic, transaction or group. docs/testing.md lists the points. Raises ValueError for an action that a point does
-        not support, or BrokerGone.
+        `crash` kills the broker's process (kill -9); `drop` loses the step, request or response; `delay` waits for this
+        number of milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the
+        step instead of before it. The other parameters limit the fault to one topic, transaction or group. The page
+        docs/testing.md lists the fail points. Raises ValueError for an action that a point does not support, or
+        BrokerGone.
         """
         asked = {
             "crash": crash, "drop": drop, "delay": delay, "refuse": refuse, "after": after,
@@ -132,7 +131,7 @@ class Broker:
         return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
 
     def clear_faults(self) -> None:
-        """Remove all faults. Raises BrokerGone."""
+        """Remove all faults that are set in this broker. Raises BrokerGone."""
         self.ask("DELETE", "/faults")
 
     def kill(self) -> None:
@@ -262,7 +261,7 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                # a session of its own, so that Ctrl-C in the terminal does not reach the broker
+                # a new process session, so that Ctrl-C in the terminal does not reach the broker
                 start_new_session=True,
                 # Remove settings from the environment, so that the broker of a test uses only the settings of the test.
                 env=without_settings(os.environ),

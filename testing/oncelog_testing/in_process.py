@@ -49,7 +49,7 @@ class MemoryBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any client."""
+        """The broker's address as `host:port`, for any client."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -187,7 +187,7 @@ class InProcessBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any client."""
+        """The broker's address as `host:port`, for any client."""
         return self._broker.bootstrap_servers
 
     def __str__(self) -> str:

@@ -85,7 +85,7 @@ def oncelog_broker(tmp_path_factory: pytest.TempPathFactory, oncelog_settings: d
 
 @pytest.fixture(scope="session")
 def oncelog_bootstrap_servers(oncelog_broker: Broker) -> str:
-    """`host:port` of the broker, for any client."""
+    """The broker's address as `host:port`, for any client."""
     return oncelog_broker.bootstrap_servers
 
 

@@ -6,13 +6,14 @@ replication.py    the partitions that this broker leads and follows
 coordinators.py   the groups, transactions and share partitions that this broker coordinates
 serving.py        handles requests, with the value in services.py
 
-All parts use settings.py, the current configuration. socket_server.py has the listening sockets. These sockets are
-bound before the broker registers, since the registration names their ports, and accept connections when everything else
-is ready.
+All parts get the current configuration from settings.py. The module socket_server.py has the listening sockets. These
+sockets are bound before the broker registers, because the registration names their ports. They accept connections when
+everything else is ready.
 
-A part gets everything that it needs as arguments of its `start`. `start` returns a working part; if `start` fails,
-it closes everything that it has opened, and raises an exception. `close` stops a part, and closes the files,
-connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and close.
+A part gets everything that it needs as arguments of its `start`. `start` returns a working part. If `start` fails, it
+closes the files and connections that it has opened, and raises an exception. `close` stops a part, and closes the
+files, connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and
+close.
 
 Two objects need a later part, so they are completed after their creation: `LogEndCalls.begin` (needs the replicas, but
 a broker may be controller before it has them) and `SocketServer.learn_users` (needs the cluster's users, but the

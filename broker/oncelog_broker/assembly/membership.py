@@ -3,8 +3,8 @@
 Start: register -> claim the controller role if no broker has the role -> read the cluster image, which must not be
 older than the registration, because in an older image a log of this broker could look like a stray log -> apply the
 settings in the image -> keep a copy of
-the image on disk. Close: write a last copy of the cluster image, then stop following the store. The registration ends
-with the session, which `storage` closes.
+the image on disk. Close: write a last copy of the cluster image, then stop watching the metadata store. The
+registration ends with the session, which `storage` closes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 NOTE_SECONDS: Final = 60.0
 """Seconds between two writes of the id of the metadata store's last write (zxid) to the data directories."""
 GIVE_UP_SECONDS: Final = 5.0
-"""Seconds that a stopping broker may take to resign as controller; after that, the end of the session releases the
-role."""
+"""Seconds that a stopping broker may take to resign as controller; if this takes longer, the broker gives up, and the
+end of its session releases the controller role.
+"""
 
 
 class ClusterMembership:

@@ -42,8 +42,7 @@ class Services:
 
     The type of a handler's context restricts which fields the handler can use. Handlers are divided into *rooms*, the
     folders of `server/`, each with its own
-    `services.py`. The `services.py` of a room (subpackage of `server/`) declares the fields that the handlers of the
-    room need.
+    `services.py`. The `services.py` of each room declares the fields that the room's handlers need.
     """
 
     config: BrokerConfig
@@ -53,7 +52,7 @@ class Services:
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """Limits the requests of several steps that run simultaneously (queued.max.requests)."""
+    """A semaphore that limits the concurrent requests whose work takes several slices (queued.max.requests)."""
     deadlines: Deadlines
     logs: LogManager
     directory_moves: DirectoryMoves

@@ -98,8 +98,9 @@ class SocketServer:
 
 
 def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
-    """Set the number of file descriptors that the logs and mappings of this process may use. Returns the number of
-    descriptors that remain for connections."""
+    """Divide the file descriptors of this process: limit the number that its logs and mapped files may use. Returns the
+    number of descriptors that remain for connections.
+    """
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
     # Log a warning only if the file descriptors are not enough for half of max.connections.

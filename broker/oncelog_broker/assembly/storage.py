@@ -63,7 +63,8 @@ class Storage:
         self.logs = logs
         self.predecessor = predecessor
         self.may_lack_ends = not predecessor.is_log_tail_kept
-        """Whether this computer lost its power before this start, so that logs may have lost their ends."""
+        """Whether this computer had a power failure since the last run, so that logs may have lost their last records.
+        """
         self.epochs_above = epochs_above
         """Partitions whose logs have a newer leader epoch than the store had before this broker registered."""
 
@@ -161,7 +162,8 @@ class Storage:
 
     async def close(self) -> None:
         """Close the logs, which writes the mark of a clean shutdown and unlocks the directories; then close the store.
-        A failed write is logged."""
+        If a write fails, the error is logged.
+        """
         try:
             try:
                 if self._broker_epoch != UNKNOWN_BROKER_EPOCH:

@@ -67,7 +67,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
     """The settings of a topic that another broker has created, without the settings that this broker does not support;
-    each of these is logged.
+    a warning is logged for each unsupported setting.
     """
     valid: dict[str, str] = {}
     for name, value in overrides.items():

@@ -8,7 +8,9 @@ from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least
 
 
 class Bounded(NamedTuple):
-    """A broker key, with the broker keys for the minimum and maximum of a group's override."""
+    """Three broker keys: the value for groups without an override, and the minimum and the maximum of a group's
+    override.
+    """
 
     key: ConfigKey[int]
     least: ConfigKey[int]

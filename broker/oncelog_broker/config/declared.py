@@ -1,9 +1,9 @@
 """The class of a configuration key, with name, type, default, allowed values and meaning, and the conversion between
 text and typed value.
 
-`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int for the type checker. Small
-classes in this module are named tuples, because each start of the broker creates these classes, and creating a
-dataclass takes eight times as long.
+`ConfigKey` is a generic class with the type of the value as parameter, so that the type checker knows that
+`config[NUM_PARTITIONS]` is an int. Small classes in this module are named tuples, because each start of the broker
+creates these classes, and creating a dataclass takes eight times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 T_co = TypeVar("T_co", covariant=True)
 
 NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
-"""The log message for one of Kafka's keys that has no effect here."""
+"""The log message about a key of Kafka that is set but has no effect here."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -38,8 +38,9 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
-    takes precedence. Settings of loggers, client metrics and groups have their own codes, without such an order.
+    """The source of a value, with the codes of DescribeConfigs. If a key has several values, the value whose source has
+    the smallest code takes precedence; this applies to the codes up to DEFAULT_CONFIG. Settings of loggers, client
+    metrics and groups have their own codes, without such an order.
     """
 
     DYNAMIC_TOPIC_CONFIG = 1

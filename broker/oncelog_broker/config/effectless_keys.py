@@ -141,12 +141,12 @@ def static_names() -> frozenset[str]:
 
 
 def is_effectless(name: str) -> bool:
-    """Whether the name is one of Kafka's keys that is accepted at startup and has no effect."""
+    """Whether the name is a key of Kafka that this broker accepts at startup although the key has no effect."""
     return name in static_names() or name in dynamic_keys() or name in _REFUSED_UNLESS_FALSE
 
 
 def reason_to_refuse(name: str, text: str | None) -> str | None:
-    """The reason why one of Kafka's keys is refused with this value; None if the key is not refused."""
+    """The reason why a key of Kafka is refused when it has this value; None if the key is accepted with this value."""
     if name in _REFUSED_UNLESS_FALSE:
         return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
     return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

@@ -1,4 +1,4 @@
-"""Logs a warning, once for each key, about Kafka's keys that are set and have no effect here."""
+"""Logs a warning for each of Kafka's keys that is set and has no effect here; each key causes one warning."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EffectlessWarnings:
         self._named: set[str] = set()
 
     def of_topic(self, names: Iterable[str]) -> None:
-        """Warn about keys in the settings of a topic."""
+        """Log a warning for each key without effect in the settings of a topic."""
         self._warn("topic", [name for name in names if name in _OF_TOPICS])
 
     def of_broker(self, names: Iterable[str]) -> None:
-        """Warn about keys in the dynamic settings of this broker or of all brokers."""
+        """Log a warning for each key without effect in the dynamic settings of this broker or of all brokers."""
         unread = [name for name in names if name not in BROKER_KEYS]
         if unread:
             from oncelog_broker.config.effectless_keys import is_effectless

@@ -1,5 +1,6 @@
-"""Resolves the effective settings of one listener and one of its SASL mechanisms: the value for the mechanism
-(`overrides`), otherwise the value for the listener, otherwise the value of the key without a listener."""
+"""Resolves the effective settings of one listener and one of its SASL mechanisms: first the value that is set for the
+mechanism (`overrides`), then the value for the listener, then the value of the broker's key.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class ListenerConfig:
             self._prefixes.insert(0, f"{self._prefixes[0]}{mechanism.lower()}.")
 
     def name_of(self, key: ConfigKey[Any]) -> str:
-        """The full name with which the effective value was set, for messages."""
+        """The full name of the setting that has the effective value, for error messages."""
         names = [prefix + key.name for prefix in self._prefixes]
         return next((name for name in names if name in self._config.overrides), key.name)
 

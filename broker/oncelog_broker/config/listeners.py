@@ -1,8 +1,8 @@
 """Parses and checks `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
 If the broker advertised an address that is valid only on its own host, a client on another host could connect to a
-bootstrap address, but not to the advertised address (T24). So the wildcard address is replaced by a host name, and port
-0 by the bound port.
+bootstrap address, but not to the advertised address (T24). So in the advertised addresses, the wildcard address is
+replaced by the machine's host name, and port 0 by the port that was actually bound.
 """
 
 from __future__ import annotations

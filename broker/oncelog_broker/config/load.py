@@ -106,7 +106,7 @@ def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = 
 
 
 def _take_without_effect(setting: Setting) -> None:
-    """Accept one of Kafka's keys without effect here, with a warning. Raises InvalidConfig for any other key."""
+    """Accept a key of Kafka that has no effect here, and log a warning. Raises InvalidConfig for any other key."""
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(setting.name, setting.text)

@@ -1,5 +1,6 @@
-"""Parses the names of settings for one listener, `listener.name.<name>.<key>`, or for one of its mechanisms,
-`listener.name.<name>.<mechanism>.<key>`. `listener_config` resolves the effective value."""
+"""Parses the names of settings for one listener, `listener.name.<name>.<key>`, or for one of the listener's SASL
+mechanisms, `listener.name.<name>.<mechanism>.<key>`. `listener_config` resolves the effective value.
+"""
 
 from __future__ import annotations
 

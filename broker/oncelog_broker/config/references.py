@@ -2,7 +2,8 @@
 do.
 
 `${file:PATH}` is the content of a file without its final line break, the form in which container platforms mount a
-secret. `${file:PATH:KEY}` is the value of a key in a properties file. References need no `config.providers`.
+secret. `${file:PATH:KEY}` is the value of a key in a properties file. Unlike in Kafka, references work without the
+setting `config.providers`.
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. The module `stored`
-    replaces unreadable values."""
+    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. Values that this release
+    cannot read are replaced by the module `stored`.
+    """
     overrides = readable_topic_overrides(overrides)
     return {
         name: topic_key.key.parse(overrides[name]) if name in overrides else _inherited(topic_key, broker)[0]

@@ -1,8 +1,8 @@
 """Handles settings in the metadata store that this release cannot read, because a newer release or a tool wrote them.
 Pure.
 
-An unreadable value affects only its own setting (S76), which is treated as not set. If ignoring a setting could delete
-records that the unreadable value was meant to keep, all records are kept until the setting is corrected.
+If a value is unreadable, only this one setting is affected: it is treated as not set (S76). If ignoring a setting could
+delete records that the unreadable value was meant to keep, all records are kept until the setting is corrected.
 """
 
 from __future__ import annotations

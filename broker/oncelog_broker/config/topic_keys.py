@@ -22,7 +22,9 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker key from which a topic key inherits its value; `unit_ms` converts minutes or hours to milliseconds."""
+    """A broker key from which a topic key inherits its value; `unit_ms` is the factor that converts minutes or hours to
+    milliseconds.
+    """
 
     key: ConfigKey[Any]
     unit_ms: int | None = None

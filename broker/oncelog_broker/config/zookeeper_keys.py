@@ -56,7 +56,7 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     one_of("strict", "advisory"),
 )
 
-# --- The broker's identity for ZooKeeper, and the rights of other ZooKeeper clients
+# --- How the broker authenticates to ZooKeeper, and which rights other ZooKeeper clients get
 
 ZOOKEEPER_SET_ACL = ConfigKey[bool](
     "zookeeper.set.acl",

@@ -64,8 +64,9 @@ class Decoder(Enum):
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file, determined by the name of its directory; None if the directory does not belong to one
-    of the two internal topics."""
+    """The decoder for a log file; the name of the file's directory determines the topic. None if the topic is not one
+    of the two internal topics.
+    """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 
@@ -92,8 +93,9 @@ def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
 
 
 def message_json(message: Any, version: int) -> Json:
-    """A message or nested struct in the form of Kafka's JSON converters: bytes as base64, tagged fields only if they
-    differ from their default."""
+    """Convert a message or a nested struct to the JSON of Kafka's JSON converters: bytes become base64, and tagged
+    fields with their default value are omitted.
+    """
     return {
         _camel_case(field.name): _value_json(value, version)
         for field in fields_of(type(message))

@@ -28,8 +28,9 @@ PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The options of a dump. `decoder` decodes the records; with None the name of the directory determines the decoder.
-    `max_bytes` limits the dumped part of a log file; None means no limit."""
+    """The options of a dump. `decoder` decodes the records; None means that the name of the directory determines the
+    decoder. `max_bytes` limits the dumped part of a log file; None means no limit.
+    """
 
     is_deep: bool = False
     with_contents: bool = False

@@ -18,8 +18,9 @@ from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
 MAX_BATCH_BYTES: Final = 100 * 1024 * 1024
-"""Maximum length of a batch, equal to the largest request that a broker accepts (socket.request.max.bytes); a larger
-length in a batch header is corrupt."""
+"""Maximum length of a batch, equal to the largest request that a broker accepts (socket.request.max.bytes); a batch
+header with a larger length is corrupt.
+"""
 RECORD_PREFIX: Final = "| "
 
 
@@ -49,7 +50,8 @@ def dump_log(
 
     `base_offset` is the offset in the file's name; None if the file's name contains no offset. Keys and values are
     decoded with
-    `decoder`; with None they are shown undecoded. Batches that end after the first `max_bytes` bytes are left out.
+    `decoder`; with None, keys and values are shown undecoded. Batches that end after the first `max_bytes` bytes are
+    left out.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")

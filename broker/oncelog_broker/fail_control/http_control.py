@@ -40,7 +40,9 @@ LOOPBACK: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_WAIT_MS: Final = 60_000
 IDLE_SECONDS: Final = 90.0
-"""Seconds after which an idle connection is closed; longer than the longest wait for a strike (MAX_WAIT_MS)."""
+"""Seconds after which an idle connection is closed; longer than the longest time that a request may wait for a fault to
+strike (MAX_WAIT_MS).
+"""
 MAX_CONNECTIONS: Final = 64
 JSON_TYPE: Final = "application/json"
 
@@ -96,7 +98,7 @@ class HttpControl:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Stop serving; returns immediately. May be called twice, and without `start`."""
+        """Stop serving; returns immediately. This method may be called twice, and also without an earlier `start`."""
         server, self._server = self._server, None
         if server is not None:
             self._standstill.close()

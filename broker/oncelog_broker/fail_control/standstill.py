@@ -41,7 +41,7 @@ class Standstill:
             self._may_run.set()
 
     def close(self) -> None:
-        """Resume the event loop; later calls of `pause` have no effect."""
+        """Resume the event loop permanently; later calls of `pause` have no effect."""
         with self._lock:
             self._is_over = True
             self._may_run.set()

@@ -64,8 +64,8 @@ def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
 def start_broker(
     directory: Path, broker: Member, settings: Mapping[str, str], note: Callable[[LocalProcess], None]
 ) -> None:
-    """Start a broker, without waiting until it serves. `note` is called with the process before the command runs, so
-    that the caller can record the process.
+    """Start a broker, without waiting until it serves. `note` is a function that is called with the new process before
+    the process runs the broker, so that the caller can record the process.
     """
     command = [*COMMAND]
     for key, value in settings.items():

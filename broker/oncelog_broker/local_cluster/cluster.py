@@ -1,8 +1,9 @@
 """Runs a local cluster of brokers and ZooKeeper servers in one directory: starts and stops the cluster, kills and
 pauses single processes.
 
-Each command is a separate process, which loads the state, locks the state until the command ends, and saves the state
-at each step. So the next command can continue after a killed command, because the state lists every running process.
+Each command is a separate process: it locks and loads the state of the cluster, saves the state after each step, and
+unlocks the state at its end. If a command is killed, the next command can continue, because the saved state lists every
+running process.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SYNC_SECONDS: Final = 120.0
 after the broker has started.
 """
 SHOWN_PARTITIONS: Final = 10
-"""Maximum number of partitions that one message names."""
+"""Maximum number of partitions that are named in one message to the user."""
 POLL_SECONDS: Final = 0.1
 LOG_CHARACTERS: Final = 2000
 ZOOKEEPER: Final = "zookeeper-"
@@ -172,11 +173,11 @@ class LocalCluster:
                 self._wait_for([member], state)
 
     def restart(self, names: Sequence[str] = ()) -> None:
-        """Restart brokers of the local cluster one after the other, by default all running brokers. Each restart waits
-        until all replicas are in sync.
+        """Restart brokers of the local cluster one after the other, by default all running brokers. Before each
+        restart, wait until all replicas are in sync.
 
-        At the end preferred leaders are elected. Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError,
-        StateFileError.
+        At the end, the preferred replicas are elected as leaders. Raises ClusterError, JavaNotFound, JarsNotFound,
+        ZooKeeperStartError, StateFileError.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [
@@ -333,7 +334,7 @@ class LocalCluster:
         start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
-        """Report which running brokers have older settings than the saved state of the cluster."""
+        """Report the running brokers that were started with other settings than the saved settings of the cluster."""
         for broker in state.brokers:
             connect_string = ",".join(address_of(server) for server in state.zookeepers)
             wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
@@ -380,8 +381,7 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        # The settings in the options are checked before they are saved, because no broker could start with invalid
-        # settings.
+        # Check the settings in the options before saving them, because no broker could start with invalid settings.
         except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)

@@ -40,7 +40,9 @@ MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 class ZooKeeperStartError(Exception):
-    """A server ended, or did not serve in time; the message has the end of the server's log."""
+    """Raised if a server has ended during its start, or does not serve in time; the message has the end of the server's
+    log.
+    """
 
 
 class ZooKeeperServer:
@@ -178,7 +180,7 @@ class Ensemble:
 
     @property
     def connect_string(self) -> str:
-        """The addresses of all servers in the form of `zookeeper.connect`; a chroot may be appended."""
+        """The addresses of all servers in the form of `zookeeper.connect`; the caller may append a chroot."""
         return ",".join(server.address for server in self.servers)
 
     def server(self, number: int) -> ZooKeeperServer:

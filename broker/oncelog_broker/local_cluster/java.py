@@ -27,7 +27,7 @@ _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 class JavaNotFound(Exception):
-    """No suitable Java was found; the message says which places were searched, and what to do."""
+    """Raised if no suitable Java was found; the message says which places were searched, and what to do."""
 
 
 class Java(NamedTuple):

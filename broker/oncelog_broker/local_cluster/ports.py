@@ -19,7 +19,7 @@ ATTEMPTS: Final = 1000
 
 
 class NoFreePort(Exception):
-    """No free ports were found in the range."""
+    """Raised if there are not enough free ports in the range."""
 
 
 class OwnPort:
@@ -52,7 +52,7 @@ def own_ports(count: int) -> list[OwnPort]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server can listen on this port now. Connections in TIME_WAIT do not make the port count as in use."""
+    """Whether a server could bind this port now. Connections in TIME_WAIT do not make the port count as in use."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -65,8 +65,8 @@ class LocalProcess:
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid
         self.started = started
-        """The start time of the process in a system-specific form, which can only be compared for equality. The value
-        differs after a reboot.
+        """The start time of the process in a system-specific form, which can only be compared for equality. After a
+        reboot of the machine, no process has the same value.
         """
 
     @classmethod

@@ -18,12 +18,13 @@ class ServerPorts(NamedTuple):
     client: int
     peer: int = 0
     election: int = 0
-    """`peer` and `election` are ports between the servers of an ensemble."""
+    """`peer` and `election` are the ports at which the servers of an ensemble connect to each other."""
 
 
 class Timing(NamedTuple):
-    """Tick length and limits of session timeouts, in milliseconds. Without explicit limits ZooKeeper would limit
-    session timeouts to 2 to 20 ticks."""
+    """Tick length and limits of session timeouts, in milliseconds. Without explicit limits, ZooKeeper would allow only
+    session timeouts from 2 to 20 ticks.
+    """
 
     tick: int = 500
     least_session: int = 1000

@@ -1,7 +1,8 @@
 """The state of a local cluster between two commands: processes, ports, settings.
 
-The state is stored in `cluster.json` in the cluster's directory, which is replaced atomically. A process is listed with
-its start time before it runs, so that a later command neither misses the process nor mistakes another process for it.
+The state is stored in the file `cluster.json` in the cluster's directory; the file is replaced atomically. A process is
+listed with its start time before it runs, so that a later command neither misses the process nor mistakes another
+process for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FORMAT: Final = 1
 
 
 class StateFileError(Exception):
-    """The state file exists and is unreadable; the message names the file."""
+    """Raised if the state file exists but is unreadable; the message names the file."""
 
 
 @dataclass

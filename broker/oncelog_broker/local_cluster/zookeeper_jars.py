@@ -1,9 +1,9 @@
 """Finds the jars of a ZooKeeper server, or downloads the jars once for all checkouts of a user.
 
-No PyPI package ships ZooKeeper alone. The jars are searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; an earlier
-download; an installed pyspark; Debian's package. If there are no jars, Maven downloads them (7 MB); without Maven, the
-jars are extracted from pyspark's source archive. Run as a program, this module finds or downloads the jars and prints
-the result.
+No PyPI package ships ZooKeeper alone. The jars are searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; the directory
+of an earlier download; an installed pyspark; Debian's ZooKeeper package. If there are no jars, Maven downloads them (7
+MB); without Maven, the jars are extracted from pyspark's source archive. Run as a program, this module finds or
+downloads the jars and prints the result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
 
 
 class JarsNotFound(Exception):
-    """No jars were found; the message says which sources were tried and what to do."""
+    """Raised if no jars were found; the message says which sources were tried and what to do."""
 
 
 class Jars(NamedTuple):
@@ -108,7 +108,7 @@ def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[s
     failures = []
     for fetch in (fetch_by_maven, fetch_by_pip):
         shutil.rmtree(cache, ignore_errors=True)
-        make_private_directory(cache)  # private, because the files in the directory are executed
+        make_private_directory(cache)  # readable only by the owner, because Java executes the files in the directory
         try:
             fetch(cache, tell, environment)
         except JarsNotFound as error:

@@ -1,7 +1,7 @@
 """Metrics with one sample for each partition that this broker hosts or leads: kafka.log:type=Log,
 kafka.cluster:type=Partition.
 
-Partitions of topics that were never used have no samples, unless something is wrong with these partitions.
+Partitions of topics that were never used have no samples, unless a partition has a problem, such as an offline log.
 """
 
 from __future__ import annotations

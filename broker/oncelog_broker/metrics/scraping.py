@@ -29,7 +29,7 @@ from oncelog_broker.runtime.steps import Steps
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
-"""The number of samples that are formatted in one slice, which takes half a millisecond."""
+"""The number of metric samples that are formatted in one slice; formatting this many takes half a millisecond."""
 LARGEST_SHARE: Final = 0.1
 """The maximum share of time that scrapes may take; a text older than OLDEST_SECONDS is replaced even if scrapes exceed
 this share.

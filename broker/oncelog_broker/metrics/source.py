@@ -109,8 +109,8 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. The generator `look` collects the values; the values are complete when `look` has
-    finished.
+    """The values that the metrics of one scrape share. The generator `look` collects the values; the values are
+    complete when `look` has finished.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -128,7 +128,7 @@ class Source:
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """The sum over all topics, including deleted topics."""
+        """The sum of the traffic of all topics, including deleted topics."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
         """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""

@@ -1,8 +1,8 @@
 """Writes log lines in a thread, so that a slow reader of the log does not block the broker.
 
-A pipe can buffer 64 KB. If the reader of the pipe pauses, the next `write` would block the event loop and every client.
-Lines therefore wait in a bounded queue, and a thread writes them; lines are dropped while the queue is full. The next
-line that is written then reports the number of dropped lines.
+A pipe can buffer 64 KB. If the reader of a full pipe pauses, the next `write` would block the event loop, and so every
+client. Lines therefore wait in a bounded queue, and a thread writes them; lines are dropped while the queue is full.
+The next line that is written then reports the number of dropped lines.
 """
 
 from __future__ import annotations

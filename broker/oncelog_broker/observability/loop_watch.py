@@ -18,7 +18,7 @@ longer than this.
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds of the histogram buckets, in seconds."""
 LEAST_IDLE_SECONDS: Final = 1.0
-"""The minimum time over which the idle share is measured, in seconds."""
+"""The shortest period, in seconds, over which the idle share is measured."""
 
 
 class LoopWatch:

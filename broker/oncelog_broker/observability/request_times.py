@@ -1,4 +1,5 @@
-"""Keeps the durations of the latest requests of each API, by stage, for quantiles like Kafka's.
+"""Keeps the durations of the latest requests of each API, separately for each stage, so that quantiles can be computed
+as in Kafka.
 
 Adding a sample is a single append to a ring buffer; samples are sorted only when they are scraped.
 """
@@ -38,8 +39,8 @@ class ApiTimes:
         """The number of requests that had to wait, since startup."""
 
     def note_waited(self, started: float, waiting: float, answered: float, sent: float) -> None:
-        """Record a request that waited; the arguments are the monotonic times at which its three stages begin and the
-        last one ends.
+        """Record a request that waited; the arguments are monotonic times: the start of each of the three stages, and
+        the end of the last stage.
         """
         self.local.append(waiting - started)
         self.remote.append(answered - waiting)

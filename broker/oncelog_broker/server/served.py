@@ -1,4 +1,4 @@
-"""The APIs and versions that this broker serves: the only list, from which ApiVersions is built.
+"""The only list of the APIs and versions that this broker serves; the ApiVersions response is built from this list.
 
 The version ranges are those of a Kafka 4.3 broker: this broker advertises only versions that it serves (T3). A handler
 is
@@ -28,7 +28,7 @@ class Served:
     versions: VersionRange
     advertised_low: int
     is_for_brokers: bool = False
-    """Whether the API is advertised only to the brokers of the cluster, because a client has no use for it."""
+    """Whether the API is advertised only to brokers of the cluster, because clients do not use the API."""
     first_level: int = 1
     """The API is advertised from this finalized level of `oncelog.version` on."""
     has_lane: bool = False
@@ -72,8 +72,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),
-        # Kafka's brokers with ZooKeeper serve ControlledShutdown; before version 2 the request does not contain the
-        # broker epoch.
+        # ControlledShutdown is an API of Kafka's brokers with ZooKeeper. Versions 0 and 1 are not served, because their
+        # requests do not contain the broker epoch.
         _served("replicas", ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
         _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
         _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
@@ -113,7 +113,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("replicas", ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
         _served("replicas", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
         _served("groups", ApiKey.OFFSET_DELETE, 0, 0),
-        # Kafka's brokers with ZooKeeper advertise AlterPartition; versions 0 and 1 name topics without their ids.
+        # AlterPartition is advertised as by Kafka's brokers with ZooKeeper. Versions 0 and 1 are not served, because
+        # their requests name topics without their ids.
         _served("replicas", ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
         _served("access", ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
         _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),

@@ -37,7 +37,7 @@ class Answer:
         return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
 
     async def send(self, send: Send) -> None:
-        """Send the response piece by piece, so that the send buffer of a slow client has only one piece."""
+        """Send the response piece by piece, so that at most one piece waits in memory for a slow client."""
         size = sum(map(len, self.pieces))
         headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
         await send(

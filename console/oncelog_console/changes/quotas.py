@@ -85,7 +85,7 @@ async def _current(link: Link, entity: QuotaEntity) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Change):
-    """Sets quotas of an entity; quotas that the form does not name stay unchanged."""
+    """Sets quotas of an entity; quotas whose form fields are empty stay unchanged."""
 
     section: ClassVar[str] = "access"
     name_in_url: ClassVar[str] = "quota-set"

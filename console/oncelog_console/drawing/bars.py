@@ -34,9 +34,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The bar of a transaction, with all positions in percent of the picture's width. `rest` is the width until the
-    latest time of its abort; `is_older`: the
-    transaction began before the left end of the axis.
+    """The bar of a transaction, with all positions in percent of the picture's width. `rest` is the width from now to
+    the latest time at which the transaction is aborted; `is_older`: the transaction began before the left end of the
+    axis.
     """
 
     x: float

@@ -23,8 +23,7 @@ GAP: Final = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A batch to draw: its first and last offset, and its producer id, -1 without a producer. `kind` is "data",
-    "commit",
+    """A batch to draw: its first and last offset, and its producer id (-1 if it has none). `kind` is "data", "commit",
     "abort" or "control".
     """
 
@@ -38,8 +37,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`x` and `width` are in percent, `y` is in pixels. `colour` is an index from 0 on; `fate` is the batch's outcome,
-    such as "committed", as a class name for the style sheet.
+    """`x` and `width` are in percent, `y` is in pixels. `colour` is the index of a colour in the style sheet, from 0
+    on; `fate` is the batch's outcome, such as "committed", as a class name for the style sheet.
     """
 
     x: float

@@ -50,7 +50,9 @@ def ages(span_ms: int, most: int) -> list[int]:
 
 
 def age_ticks(scale: Scale, now_ms: int, span_ms: int, most: int) -> tuple[Tick, ...]:
-    """Return the positions of round ages on an axis of times (ms) that spans `span_ms` before now."""
+    """Return the positions of grid lines for round ages (such as 5 min ago) on a time axis that begins `span_ms` before
+    now.
+    """
     return tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(span_ms, most))
 
 

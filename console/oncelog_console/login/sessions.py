@@ -67,7 +67,7 @@ class Sessions:
 
     async def begin(self, user: str, before: str | None = None) -> tuple[str, Session]:
         """Start a session for a user who has just logged in; returns its token and the session. `before`: the token of
-        the present session, which continues under the new token if it belongs to the same user.
+        the visitor's present session; if this session belongs to the same user, it continues under the new token.
         """
         now = self._clock()
         session = None if before is None else self._open.pop(before, None)
@@ -103,7 +103,7 @@ class Sessions:
         return now - session.begun > MAX_SESSION_SECONDS or now - session.used > IDLE_SECONDS
 
     async def _make_room(self, user: str) -> None:
-        """End the oldest sessions until one more session of this user is within the limits."""
+        """End the sessions that have been idle longest, until the limits allow another session of this user."""
         mine = [token for token, session in self._open.items() if session.user == user]
         for token in mine[: max(0, len(mine) + 1 - MAX_SESSIONS_OF_USER)]:
             await self.end(token)

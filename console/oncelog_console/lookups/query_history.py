@@ -45,8 +45,8 @@ class QueryPoint(NamedTuple):
 
 @dataclass(slots=True)
 class QueryHistory:
-    """The history of one query. `values`: the query's single-valued metrics in the last sample, by name without the
-    prefix.
+    """The history of one query. `values`: the query's metrics that have a single value, from the last sample; the key
+    is the metric's name without the prefix.
     """
 
     query_id: str

@@ -1,5 +1,5 @@
-"""A page of a topic's records: the records from a position on, in timestamp order as far as the order within partitions
-allows.
+"""A page of a topic's records: the records from a position on, sorted by timestamp, except that the records of each
+partition keep the order of their offsets.
 
 Batches are decoded in a thread; worker processes apply an expression to values.
 """

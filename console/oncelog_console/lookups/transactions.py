@@ -68,7 +68,9 @@ class OpenTransactionView:
 
     @property
     def state(self) -> str:
-        """The coordinator's state of the transaction; for a hanging transaction, the reason."""
+        """The state of the transaction as its coordinator reports it; for a hanging transaction, the reason why it
+        hangs.
+        """
         hangs = self.hangs
         if hangs is not None:
             return f"hangs: {hangs.value}"
@@ -92,8 +94,8 @@ class OpenTransactionView:
 
     @property
     def ends_by_ms(self) -> int | None:
-        """The latest time in ms at which its coordinator aborts it; None if unknown, or if the transaction has no
-        timeout.
+        """The latest time, in ms since the epoch, at which the coordinator aborts the transaction; None if unknown, or
+        if the transaction has no timeout.
         """
         known = [h.explained.ends_by_ms for h in self.holds if h.explained and h.pins and h.explained.ends_by_ms]
         if known:

@@ -135,7 +135,9 @@ def place_of(given: Mapping[str, str]) -> tuple[TopicPartition, int]:
 
 
 async def known_partition(admin: Admin, where: TopicPartition) -> Partition:
-    """Return the partition; raises Refused for a partition that the topic does not have, or KafkaError."""
+    """Return the partition; raises Refused if the topic does not have the partition, and KafkaError if the topic cannot
+    be described.
+    """
     return partition_in((await admin.describe_topics([where.topic]))[where.topic], where.partition)
 
 

@@ -65,7 +65,7 @@ class Asked:
 
     @property
     def query(self) -> dict[str, object]:
-        """Return the URL parameters of a page with the same search, without the position."""
+        """Return the URL parameters for another page with the same search; the position is not included."""
         return {
             "topic": self.topic,
             "partition": self.partition,

@@ -46,8 +46,8 @@ async def tail_events(request: Request) -> Response:
 
 
 class EventStream(Response):
-    """Sends the `events` until the browser disconnects, the time is over, or the user's session ends. The response
-    counts as a live tail until it ends.
+    """Sends the `events` until the browser disconnects, the time limit of a live tail is reached, or the user's session
+    ends. The response counts as a live tail until it ends.
     """
 
     def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:

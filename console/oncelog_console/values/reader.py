@@ -168,7 +168,9 @@ class ValueReader:
 
 
 class _Hashed:
-    """A schema that is compared by identity: values with the same schema id share one object."""
+    """A schema of a registry. Values with the same schema id share one object, so that schemas can be compared by
+    identity.
+    """
 
     __slots__ = ("schema",)
 
@@ -190,8 +192,8 @@ def schema_id_of(value: bytes | None) -> int | None:
 
 
 def parts(asked: Sequence[int], values: Sequence[bytes | None]) -> Iterator[list[int]]:
-    """Yield lists of indexes of values, one list for each task of a worker: each has TASK_BYTES of values or one larger
-    value.
+    """Yield lists of indexes of values, one list for each task of a worker: each list has values of at most TASK_BYTES
+    together, or one larger value.
     """
     part: list[int] = []
     size = 0

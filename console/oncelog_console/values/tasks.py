@@ -49,8 +49,8 @@ class Result:
     """The result of a task, with an item for each value.
 
     `matches`: whether the expression is true for the value. `texts`: the value as JSON, if it was encoded with a
-    schema; `cut`: whether the text is cut. `problems`: why a value could not be decoded. `problem`: why the task failed
-    for all values.
+    schema; `cut`: whether the text was shortened to the limit. `problems`: why a value could not be decoded. `problem`:
+    why the task failed for all values.
     """
 
     matches: Sequence[bool] = ()

@@ -81,8 +81,8 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a worker: the worker finds the same modules as the console, and prints nothing when its
-    memory limit ends it.
+    """Return the environment of a worker: with it, the worker finds the same Python modules as the console, and prints
+    no message if it ends at its memory limit.
     """
     return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "MALLOC_ARENA_MAX": "1"}
 

@@ -1,4 +1,6 @@
-"""The identity of a schema: its type, references and text, without spaces and line ends."""
+"""Computes the fingerprint that identifies a schema, from its type, references and text without insignificant spaces
+and line ends.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """JSON Schema: decides whether the reader's schema allows every document that the writer's schema allows.
 
 No algorithm decides this question completely, so the comparison is a set of sufficient rules: if no rule proves that
-the reader allows all documents of the writer, a difference is reported. A schema that allows everything reads every
-schema; a schema that allows nothing is read by every schema. Equal schemas can read each other's data, whatever the
-schemas contain.
+the reader allows all documents of the writer, a difference is reported. A reader that allows every document can read
+data of every schema. A writer that allows no document can be read by every schema. Equal schemas can read each other's
+data, whatever the schemas contain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds all violations in a history."""
+"""Runs all checks on a history, and returns all violations."""
 
 from __future__ import annotations
 

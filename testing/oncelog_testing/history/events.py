@@ -1,4 +1,5 @@
-"""The events in a history. `at` and similar fields are ticks of the history's own clock, which only orders events.
+"""The events in a history. `at` and similar fields are times of the history's own clock; this clock counts events, so
+its times show only the order of events.
 
 Each written record must have a unique value, by which the checks recognise it in every log.
 """
@@ -19,7 +20,9 @@ ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition; ANY_PARTITION means that the producer chooses the partition, and it is not known yet."""
+    """A partition of a topic; the index ANY_PARTITION means that the producer chooses the partition, and the choice is
+    not known yet.
+    """
 
     topic: str
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which is not needed here
@@ -114,7 +117,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset that a client has fetched; -1 if no offset is committed."""
+    """A committed offset that a client has fetched; -1 if the group had no committed offset."""
 
     group: str
     place: Place

@@ -1,5 +1,5 @@
-"""Checks committed offsets: members of a group commit increasing offsets, so an offset that goes back was lost, or came
-from a zombie; a reset of the group starts the check again.
+"""Checks committed offsets: members of a group commit increasing offsets, so if a committed offset goes back, a commit
+was lost, or a zombie has committed. After a reset of the group's offsets, the check starts again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The result of a check as text: the number of checked actions, and the violations by kind."""
+"""The verdict on a history, as text: the number of checked actions, and the violations by kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_testing.history.violation import Kind, Violation
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 SHOWN: Final = 10
-"""Number of violations of each kind that the text lists."""
+"""Maximum number of violations of each kind that the text lists."""
 
 
 class Verdict:

@@ -8,10 +8,10 @@
      "apart_from": ["TWICE"]}
 
 All fields are optional. The order of `sends` is the order in which each producer has sent them. `end` is committed,
-aborted or unknown; `outcome` is acknowledged, failed or unknown; the default of both is unknown. A value is text, or
-base64 as `value_base64`; no two sends may have the same value. `topics` are read when the history is judged.
-`processed`: each record of `source` must have one record in `into`; `made_of` is a regular expression for the text of
-an output, whose first group is the text of its input.
+aborted or unknown; `outcome` is acknowledged, failed or unknown; the default of both fields is unknown. The value of a
+record is text in the field `value`, or base64 in the field `value_base64`; no two sends may have the same value.
+`topics` are read when the history is judged. `processed`: each record of `source` must have one record in `into`;
+`made_of` is a regular expression for the text of an output, whose first group is the text of its input.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def record(document: Any, history: History) -> Case:
         transactions[_text(each, "id")] = history.transaction(_text(each, "producer"))
     for each in _list(document, "sends"):
         _send(each, history, transactions)
-    # record the ends of transactions after the sends, in the order in which they happened
+    # record the ends of transactions after all sends, because a transaction ends after its sends
     for each in _list(document, "transactions"):
         end = _one_of(End, each, "end")
         if end is not End.UNKNOWN:

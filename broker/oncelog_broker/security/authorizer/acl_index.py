@@ -96,8 +96,8 @@ class AclIndex:
         self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
 
     def of(self, acls: Acls) -> AclIndex:
-        """Return an index of these ACLs. The entries of each pattern are compared with those of this index by identity,
-        and the new index is rebuilt only for resource types with changes.
+        """Return an index of these ACLs. Only the resource types whose ACLs have changed are indexed again; unchanged
+        entries are recognised because they are the same objects as in this index.
         """
         changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
         gone = [pattern for pattern in self._acls if pattern not in acls]
@@ -137,9 +137,10 @@ class AclIndex:
     def decide_for_any(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
-        """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
-        and that no ACL denies entirely. As in Kafka, an ACL counts here only if it names this operation or ALL; an ACL
-        does not count if its operation only implies this operation (as READ implies DESCRIBE).
+        """Return whether the operation is allowed for any name at all (KIP-679): the result is True if the ACLs allow
+        at least one name, or prefix of names, that no ACL denies entirely. As in Kafka, an ACL counts here only if it
+        names this operation or ALL; an ACL does not count if its operation only implies this operation (as READ implies
+        DESCRIBE).
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT

@@ -38,7 +38,7 @@ def tell(principal: Principal, host: str, rule: Rule, name: str, decision: Decis
 
 
 def tell_of_more(principal: Principal, host: str, rule: Rule) -> None:
-    """Log once that further denials of the same request are not logged."""
+    """Log one line which says that further denials of this request are not logged."""
     audit_log.info(
         "denied more of the same request",
         extra={"principal": principal, "host": host, "request": ApiKey(rule.api).message_name},

@@ -43,7 +43,7 @@ class Asker(NamedTuple):
 
 class Rights:
     """The cached decisions for one principal and host; the decisions are valid while `epoch` is the authorizer's
-    `epoch`. All connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a
+    `epoch`. All connections of one principal and host share this object. A key of the mapping is a rule's `kind` with a
     resource name; the name None means any resource.
     """
 
@@ -91,8 +91,8 @@ class StandardAuthorizer:
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
         """Return whether a rule allows the principal to use a resource that is not in `rights.allowed`; `name` None
-        means any resource of the rule's type. `told` (argument): the number of denials of the same request that are
-        already logged.
+        means any resource of the rule's type. The argument `told` is the number of denials that were already logged for
+        the same request.
         """
         key = (rule.kind, name)
         decision = rights.denied.get(key)

@@ -1,10 +1,10 @@
 """The quotas of one client, looked up once and stored with its connection, and the quotas that this connection has
 used.
 
-A client over its quota waits on the connection that has used the quota. A new connection has used no quota yet, so it
-waits before its first request. Without this wait, a client could evade the quota by opening a new connection for each
-request (S95). The first request is charged when its wait begins, so that later usage by other clients does not delay it
-further.
+If a client has exceeded its quota, the connection that has used the quota waits. A new connection has used no quota
+yet, so it waits before its first request. Without this wait, a client could evade the quota by opening a new connection
+for each request (S95). The first request is charged when its wait begins, so that later usage by other clients does not
+delay it further.
 """
 
 from __future__ import annotations

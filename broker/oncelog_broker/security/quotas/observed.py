@@ -1,8 +1,9 @@
 """Records quota usage and throttling for the metrics: rates over the latest windows, as in Kafka. Pure.
 
 Clients choose their client ids, and Prometheus stores a time series for each reported id for weeks. Therefore the
-number of reported entities is limited, and entities with a quota set by name come first. An entity without usage for an
-hour is dropped, as Kafka expires its sensors. All entities beyond the limits are reported together as one entity.
+number of reported entities is limited, and entities whose quota names them take precedence over entities with a default
+quota. An entity that had no usage for an hour is dropped, as in Kafka, whose sensors expire. All entities beyond the
+limits are reported together as one entity.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 MAX_NAMED: Final = 400
 """Limit on the reported entities with a quota set for one user or client id; each takes about 400 bytes."""
 MAX_OTHERS: Final = 100
-"""Limit on the reported entities with a default quota, of which clients can create any number."""
+"""Limit on the reported entities that have only a default quota, because clients can create any number of them by
+choosing client ids.
+"""
 IDLE_SECONDS: Final = 3600.0
 """Kafka's InactiveSensorExpirationTimeSeconds."""
 SWEEP_SECONDS: Final = 60.0

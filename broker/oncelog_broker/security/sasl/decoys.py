@@ -27,9 +27,9 @@ MODELS: Final = 16
 every login takes the same time.
 """
 LOOKED_AT: Final = 1000
-"""Limit on the users that are searched for models when the users change: the first users in the order of names. The
-order in which a broker learned of users cannot be used, because it differs between brokers and between restarts of one
-broker.
+"""Limit on the users that are searched for possible models each time that the users change; only the first users in the
+order of names are searched. The users are taken in the order of names, because the order in which a broker has learned
+of them differs between brokers, and between restarts of one broker.
 """
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"

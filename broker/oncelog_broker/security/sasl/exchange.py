@@ -18,7 +18,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-"""The APIs that are allowed before a mechanism is chosen."""
+"""The APIs that a client may use before it has chosen a SASL mechanism."""
 
 
 class Phase(Enum):
@@ -28,7 +28,7 @@ class Phase(Enum):
     TOKENS = auto()
     """SaslAuthenticate requests."""
     RAW_TOKENS = auto()
-    """The client sends frames that contain only a token."""
+    """In this phase the client sends frames that contain only a token, without a request header."""
     DONE = auto()
     FAILED = auto()
 
@@ -62,7 +62,9 @@ class SaslExchange:
 
     @property
     def is_done(self) -> bool:
-        """Whether requests other than SASL requests are allowed, until the session ends."""
+        """Whether the client has authenticated, so that requests other than SASL requests are allowed until the session
+        ends.
+        """
         return self.phase is Phase.DONE
 
     def is_expired(self, now: float) -> bool:

@@ -1,4 +1,6 @@
-"""Parses `sasl.jaas.config` of a listener's mechanism, which has the users of PLAIN and this broker's own login."""
+"""Parses the setting `sasl.jaas.config` of a listener's mechanism; the setting contains the users of PLAIN, and this
+broker's own login.
+"""
 
 from __future__ import annotations
 

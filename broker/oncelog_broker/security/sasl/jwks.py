@@ -20,7 +20,8 @@ READ_TIMEOUT_SECONDS: Final = 10.0
 MAX_BYTES: Final = 1024 * 1024
 """Limit in bytes on the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
-"""Minimum seconds between two readings that are caused by tokens with unknown keys."""
+"""If tokens with unknown keys cause readings of the key set, at least this many seconds are between two such readings.
+"""
 
 
 class Jwks:
@@ -36,8 +37,8 @@ class Jwks:
         self._keys: dict[str | None, Any] = {}
         self._wanted = asyncio.Event()
         self._current_since: float | None = None
-        """The event loop's time in seconds at which the last successful reading started or, before the first success,
-        the first attempt. A value of None means that no attempt was made yet.
+        """The start of the last successful reading or, before the first success, the start of the first attempt; in
+        seconds of the event loop's time. A value of None means that no attempt was made yet.
         """
 
     def age_seconds(self, now: float) -> float:

@@ -28,8 +28,8 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """`pattern` must match the entire name; `replacement` may contain $1 to $9. A `pattern` of None leaves the name
-    unchanged.
+    """`pattern` must match the entire name; `replacement` may contain $1 to $9. If `pattern` is None, the principal's
+    name is the certificate's name without a change.
     """
 
     pattern: re.Pattern[str] | None

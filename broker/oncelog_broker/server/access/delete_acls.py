@@ -76,8 +76,8 @@ async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict
 
 
 async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: AccessContext) -> bool:
-    """Delete the ACLs of one pattern that the filters match, and add these ACLs to the results; returns whether any ACL
-    was deleted.
+    """Of the ACLs of one resource pattern, delete those that the filters match, and add them to the results; returns
+    whether any ACL was deleted.
     """
 
     results: dict[EntryFilter, Result] = {}

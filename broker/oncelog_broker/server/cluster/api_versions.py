@@ -35,9 +35,9 @@ its lowest level is finalized. From
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
 """
 OF_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
-"""APIs that are advertised only while there is a subscription of client metrics, as Kafka advertises them only with a
-receiver of client metrics. Without a subscription, clients would send requests for nothing, and librdkafka would log
-each of these requests.
+"""APIs that are advertised only while there is a subscription of client metrics, as Kafka advertises these APIs only if
+a plug-in that receives client metrics is configured. Without a subscription, clients would send requests for nothing,
+and librdkafka would log each of these requests.
 """
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """The characters that a client may use in its software name and version (KIP-511), as in Kafka."""

@@ -1,9 +1,9 @@
 """UpdateFeatures (57), v0-2: request other feature levels (KIP-584).
 
-The finalized levels follow the brokers' releases automatically (`metadata/membership/feature_levels.py`), so a request
-succeeds only if it names the levels that are already finalized. Every other change is refused, with the reason in the
-response. As in Kafka, the response carries the first error. Versions: v0 and v1 list the features if all updates are
-accepted, v2 does not.
+The cluster raises the finalized levels automatically when its brokers are upgraded
+(`metadata/membership/feature_levels.py`). So a request succeeds only if it names levels that are already finalized.
+Every other change is refused, with the reason in the response. As in Kafka, the response carries the first error.
+Versions: v0 and v1 list the features if all updates are accepted, v2 does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The request context of a client that has a quota: counts the resources that the request uses.
 
-Processor time is the CPU time of the event loop's thread, measured before and after each piece of work for the request:
-the handler, the encoding of the response, slices, and steps of a task. Processor time is not measured if the client has
-no quota on it.
+Processor time is the CPU time of the event loop's thread, measured around each piece of work for the request: the
+handler, the encoding of the response, slices of long work, and steps of a task. Processor time is not measured if the
+client has no quota on it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class MeteredContext(AnyContext):
         """Seconds of processor time that are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
-        """The processor time, in seconds, at which the present piece of work began; negative if no work is running or
-        its time is not counted.
+        """The processor time, in seconds, at which the present piece of work began; negative if no work is running, or
+        if the time of the running work is not counted.
         """
 
     # --- measuring processor time
@@ -91,7 +91,7 @@ class MeteredContext(AnyContext):
         self._began = -1.0
 
     def measure(self) -> None:
-        """Count the processor time used until now."""
+        """Count the processor time that the current piece of work has used so far."""
         if self._began >= 0:
             now = self.services.clock.processor()
             self._spend(now - self._began)

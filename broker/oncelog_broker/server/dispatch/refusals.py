@@ -1,4 +1,4 @@
-"""Build the response to a request that is refused entirely with one error; equal to the result of Kafka's
+"""Build the response to a request that is refused entirely with one error; the response equals the result of Kafka's
 `getErrorResponse`.
 
 REFUSABLE lists the APIs that can be refused: application clients send these requests, and must handle the error.
@@ -40,7 +40,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, 
 NO_OFFSET: Final = -1
 NO_NODE: Final = -1
 FIRST_NULL_PROTOCOL: Final = 7
-"""From this version on, a JoinGroup response without a generation has a null protocol (KIP-559)."""
+"""First version of JoinGroup in which a response without a generation has a null protocol name (KIP-559)."""
 FIRST_FIND_OF_MANY: Final = 4
 FIRST_FETCH_OF_MANY: Final = 8
 FIRST_DELETE_BY_ID: Final = 6

@@ -107,7 +107,7 @@ class Route:
         self._encode_steps = response_codec.encode_steps
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
-        """Encode a response of many elements in slices of work; small parts are joined between the steps."""
+        """Encode a response of many elements in slices of work, and join its small parts in the same slices."""
         joined = len(parts)
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:

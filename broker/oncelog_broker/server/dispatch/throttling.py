@@ -7,10 +7,10 @@ gets an empty response.
 Several connections may share a quota. While they have exceeded the quota, the first request with which a new connection
 would use the same quota is delayed: the request is not handled until the debt is paid (S95). Therefore a client gains
 nothing by
-opening a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the
-delay. A delayed Produce request waits once, for earlier usage; clients that use the quota all the time do not extend
-this wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a
-window or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an
+opening a new connection for each request. A delayed Produce request is charged to the quota when its delay begins. A
+delayed Produce request waits only once, for usage before its delay; usage by other clients during the delay does not
+extend the wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for
+a window or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an
 address may open connections is a separate quota, connection_creation_rate.
 
 - producer_byte_rate limits the bytes of Produce requests.

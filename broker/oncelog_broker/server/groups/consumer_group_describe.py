@@ -46,8 +46,9 @@ def handle(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Answ
 
 
 class _Found(NamedTuple):
-    """The description of a group without members, and a separate list of the members at the same moment, each with its
-    target assignment. The list is separate because thousands of members are described in slices.
+    """The description of a group without its members, and a separate list of the members. Both describe the same
+    moment; each member has its target assignment. The list is separate because thousands of members are described in
+    slices.
     """
 
     group: DescribedGroup

@@ -60,7 +60,7 @@ class InternalTopicCreations:
 
     def begin(self, topics: Collection[WantedTopic], keep_errors_seconds: float) -> asyncio.Task[None]:
         """Create topics that `wanted` has returned, in a background task. Errors expire after `keep_errors_seconds`.
-        Returns the background task.
+        Returns this background task.
         """
         self._under_way.update(topic.name for topic in topics)
         return self._tasks.spawn("internal topics of a streams group", self._create_each(topics, keep_errors_seconds))

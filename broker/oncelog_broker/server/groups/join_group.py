@@ -2,8 +2,8 @@
 formed.
 
 Versions: v0 has no rebalance timeout, from v4 on a new member first gets an id and joins with a second request
-(KIP-394), v5 adds static members (KIP-345), v7
-has a null protocol name if no generation exists, v9 lets a returning static leader skip the assignment (KIP-814).
+(KIP-394), v5 adds static members (KIP-345), from v7 on the protocol name is null if no generation exists, v9 lets a
+returning static leader skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ PARTITIONS: Final = "partition_indexes"
 Named = list[tuple[str, Collection[int]]]
 """Topics by name, each with its partition indexes."""
 TopicKey = tuple[str, bytes]
-"""Topic name and topic id; the request version decides which of the two the client has set."""
+"""Topic name and topic id; a client sets only one of them, depending on the request version."""
 
 
 def handle(request: OffsetFetchRequest, context: GroupContext) -> Answer[OffsetFetchResponse]:
@@ -94,8 +94,8 @@ def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
 
 
 def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> Answer[GroupResponse]:
-    """Return the offsets of one group. Very many partitions are read in several parts at different times, so a
-    concurrent commit may be visible in one part and not in another, as with two requests.
+    """Return the offsets of one group. Very many partitions are read in several parts at different times. A concurrent
+    commit may then be visible in one part and not in another, as with two separate requests.
     """
 
     def failed(error: KafkaError) -> GroupResponse:

@@ -1,9 +1,9 @@
 """StreamsGroupDescribe (89), v0: state, topology and members of streams groups (KIP-1071).
 
 Behaviour: a group that is not known, or is of another protocol, fails with GROUP_ID_NOT_FOUND. If the client may not
-describe a topic of the group's topology, the entire group is refused. The partition counts come from the topology as
-configured with the existing topics; while topics are missing, the partition counts come from the application's
-topology.
+describe a topic of the group's topology, the entire group is refused. The partition counts are the configured counts,
+which follow from the existing topics. While topics are missing, the response has the counts that the application has
+sent.
 """
 
 from __future__ import annotations

@@ -225,8 +225,8 @@ class FetchSessions:
         follower: int | None = None,
         owner: object = None,
     ) -> Steps[FetchPlan]:
-        """Return the plan of the partitions that `request` reads. `by_id`: the request names topics by id; `now` is
-        monotonic, in seconds; `owner`: the requesting principal.
+        """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
+        `now` is monotonic, in seconds; `owner`: the requesting principal.
 
         The sessions change only in the last step.
 
@@ -277,8 +277,8 @@ class FetchSessions:
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
     def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
-        """Return the session with this id if it belongs to this follower, or for a client, to this owner; None if no
-        such session exists.
+        """Return the session with this id if it belongs to this follower, or, if a client sends the request, to this
+        owner; None if there is no such session.
         """
         session = self._sessions.get(session_id) if follower is None else self._of_followers.get(follower)
         if session is None or session.session_id != session_id or session.owner != owner:

@@ -10,12 +10,11 @@ batches would be duplicated. If the partition's log has no state of the producer
 batch as the producer's first batch, and then refuse the real first batch forever.
 
 Therefore, after a refused batch, the broker refuses the producer's later batches with the same error until the producer
-retries the refused batch. An
-entry lasts only some seconds: if a producer retries the first batch at another broker, the later batch must get its
-real error. Pure.
+retries the refused batch. An entry expires after some seconds, because the producer may retry the first batch at
+another broker; later batches must then get their real error from this broker. Pure.
 
-Any client can cause entries, for any producer and for topics that do not exist: so entries are few, small, and
-short-lived.
+Any client can cause entries, for any producer id and even for topics that do not exist. So the number, the size and the
+lifetime of entries are limited.
 """
 
 from __future__ import annotations

@@ -375,7 +375,9 @@ class ProduceLane:
         )
 
     def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
-        """Return the template of the response to requests with this head, after the size and correlation id."""
+        """Return the template of the response to requests with this head. The template does not contain the response's
+        size and correlation id.
+        """
         answered = TopicResponse.PartitionProduceResponse(index=data.index, error_code=0, base_offset=0)
         response = ProduceResponse(
             responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]

@@ -11,6 +11,6 @@ interpret requests.
 `write_buffer`.
 - Back-pressure: `limits` has the limits of one client, and the `memory_budget` counts the bytes of requests and
   responses of each connection; a connection is not read while its share is used up.
-- `tls_transport` is TLS between socket and connection, `tls_handshakes` runs one handshake after another,
-  and `login_gate` decides what may be sent before a login.
+- `tls_transport` is TLS between socket and connection, `tls_handshakes` schedules the steps of TLS handshakes, and
+  `login_gate` decides which requests a client may send before its login.
 """

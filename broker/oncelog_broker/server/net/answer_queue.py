@@ -1,8 +1,8 @@
 """The send side of a connection: sends responses in the order of the requests, however long each request takes.
 
-A response that is not ready has a slot in the queue; ready responses behind it wait in slots, too. While the queue has
-no slot, a response is written immediately, together with the responses to other requests that are handled in the same
-pass.
+A response that is not ready has a slot in the queue. Ready responses to later requests also wait in slots of the queue.
+While the queue has no slot, a response is written immediately, together with the responses to other requests that are
+handled in the same pass.
 
 Back-pressure: while too many responses, or too many bytes of responses, are unsent, `Hold.ANSWERS_FULL` is set, and no
 further request of the connection is handled.
@@ -77,12 +77,12 @@ class AnswerQueue:
     )
 
     def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
-        """`scheduler` is shared by all connections. `lifecycle` belongs to this connection; `Hold.ANSWERS_FULL` is set
+        """All connections share one `scheduler`. `lifecycle` belongs to this connection; `Hold.ANSWERS_FULL` is set
         there while so many responses are outstanding that no further request may be handled.
         """
         self.memory = Holding(limits.answers, address)
-        """This queue's share of the memory budget: the number of unsent bytes on the heap if more than
-        WRITE_HIGH_WATER_BYTES are unsent, otherwise 0.
+        """This queue's share of the memory budget: the number of unsent bytes on the heap if this number exceeds
+        WRITE_HIGH_WATER_BYTES, otherwise 0.
         """
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""
@@ -146,12 +146,14 @@ class AnswerQueue:
 
     @property
     def sent(self) -> int:
-        """Bytes sent to the client since the connection began, without the bytes in this broker's buffers."""
+        """Number of bytes that were passed to the client's socket since the connection began; bytes in this broker's
+        buffers do not count.
+        """
         return self._written - self._unsent_bytes()
 
     @property
     def unsent_heap_bytes(self) -> int:
-        """Unsent bytes on the heap because the client does not read; 0 while the client reads."""
+        """Number of bytes on the heap that are unsent because the client does not read; 0 while the client reads."""
         if not (self._stalled_since or self.is_leaving):
             return 0
         held = self._heap_bytes
@@ -181,8 +183,8 @@ class AnswerQueue:
     # --- answers
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Send a response, whose first bytes are its size and header; it belongs to the request being handled, or to
-        the request of `slot`.
+        """Send a response, whose first bytes are its size and header; without a `slot`, it is the response to the
+        request being handled, otherwise to the request of the slot.
         """
         if slot is not None and not slot.is_ready:
             slot.parts += parts
@@ -271,7 +273,7 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- clients that do not read their responses
+    # --- detecting clients that do not read their responses
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end

@@ -1,20 +1,20 @@
 """One client connection: the event loop's callbacks, which connect the receive side, the requests and the send side.
 
 Requests are handled in order. The next request is handled when the effects of the previous request are done (T17); by
-then most requests have their response. A request that still waits for its response has a slot in the `answer_queue`
-(responses in the order of requests). A waiting request blocks the requests behind it, as in Kafka, until it has
-declared its effects done (`let_next_in`). A Produce declares its effects done when its records are appended, before
-other replicas have them. So pipelined Produce requests wait concurrently, and their appends stay in order.
-`connection_state` names every reason why the
-next request is not handled. While a request is held (delayed for one of these reasons), the client's bytes stay in the
-receive buffer and, when the buffer is full, in the client's socket: back-pressure.
+then most requests have their response. A request whose response is not ready yet has a slot in the `answer_queue`,
+which keeps the responses in the order of the requests. A waiting request blocks the requests behind it, as in Kafka,
+until it has declared its effects done (`let_next_in`). A Produce declares its effects done when its records are
+appended, before other replicas have them. So pipelined Produce requests wait concurrently, and their appends stay in
+order. `connection_state` names every reason why the next request is not handled. While a request is held (delayed for
+one of these reasons), the client's bytes stay in the receive buffer and, when the buffer is full, in the client's
+socket: back-pressure.
 
 When a client closes the connection, the requests that arrived completely are still handled, one after the other: a
-producer with acks=0 closes when it has sent everything, and expects no response. These last requests do not wait for
-other clients or replicas.
+producer with acks=0 expects no response, and may close the connection as soon as it has sent its last request. The
+requests that are handled after the close do not wait for other clients or replicas.
 
-In one iteration of the loop a connection handles one request, and more only within the loop budget, which all
-connections share (docs/design/fairness.md).
+In one iteration of the loop a connection handles one request, and further requests only while the loop budget lasts,
+which all connections share (docs/design/fairness.md).
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class FrameHandler(Protocol):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop's protocol object. The connection passes each frame to `handle`, which calls
-    `respond`, immediately or after `wait_for`.
+    """A connection as the event loop's protocol object. The connection passes each frame to `handle`. `handle` either
+    calls `respond` immediately, or calls `wait_for` first and `respond` later.
     """
 
     __slots__ = (
@@ -145,8 +145,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if no such request delays the next
-        request.
+        """The slot of a request that delays the next request because its effects are not done (`Hold.EFFECTS`); None if
+        there is no such request.
         """
         self._may_be_large = False
         """Whether the next request may be a large one, because the scheduler of large requests has selected this
@@ -156,7 +156,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._frame_since = 0.0
         self._memory_retry: asyncio.TimerHandle | None = None
-        """The timer after which the connection requests memory again and lifts `Hold.MEMORY`. While this timer is
+        """The timer at whose end the connection removes `Hold.MEMORY` and requests memory again. While this timer is
         running, nothing is read from the connection.
         """
         self._without_memory_since = 0.0
@@ -225,7 +225,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def eof_received(self) -> bool:
-        """Return whether the transport stays open for responses to requests that are still to be handled."""
+        """Called when the client has ended its stream. Return whether the transport must stay open, because received
+        requests are still without a response.
+        """
         if self._lifecycle.state in HANDLING:
             return self._leave()
         return self._answers.is_leaving
@@ -478,8 +480,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- sending responses
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Send the response to the request being handled, or to the request of `slot`. `parts` begins with the
-        response's size and header.
+        """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
+        with the response's size and header.
         """
         self._answers.put(parts, slot)
 
@@ -568,7 +570,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- closing the connection
 
     def close(self, reason: str) -> None:
-        """Abort the connection and log why. No further request is handled."""
+        """Abort the connection and log why. After this call, the connection handles no further request."""
         self._lifecycle.on(Event.CLOSED)
         if self._transport is not None:
             logger.info(
@@ -579,7 +581,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def close_after_answer(self) -> None:
-        """Make the request being handled the last one. The connection closes when all responses are sent."""
+        """Make the request that is being handled the last request of this connection. The connection closes when all
+        responses are sent.
+        """
         self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:

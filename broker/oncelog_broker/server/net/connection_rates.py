@@ -33,7 +33,8 @@ from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
-"""Limit on the connections that wait for their delayed closing; connections beyond this limit are closed immediately.
+"""Limit on the connections that are kept open for the delay before they are closed; beyond this limit, connections are
+closed immediately.
 """
 
 

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenConnection(Protocol):
-    """The interface that a connection offers to code that handles all connections."""
+    """The methods that code for all open connections, such as the listener, may call on each connection."""
 
     @property
     def listener(self) -> str:

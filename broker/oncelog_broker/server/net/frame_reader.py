@@ -1,11 +1,10 @@
 """The receive side of a connection: one buffer for received bytes, from which frames are cut.
 
-The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle.
-For a large frame, the buffer reserves address space of the entire frame, so that the frame is never copied; the system
-allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the
-next frame is requested or, if
-the request still reads the frame (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
-buffer.
+The size of the buffer depends on the bytes received, not on the frame size that a client claims; the buffer is freed
+while the connection is idle. For a large frame, the buffer reserves address space of the entire frame, so that the
+frame is never copied; the system allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy:
+its bytes stay unchanged until the next frame is requested or, if the request still reads the frame (`lend`), as long as
+the request needs it: bytes that arrive meanwhile go into another buffer.
 """
 
 from __future__ import annotations
@@ -88,8 +87,8 @@ class ReceiveBuffer:
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """Set the frame limit in bytes, which applies until the client has authenticated. There is no minimum size,
-        because a raw SASL token may even be empty.
+        """Set a limit in bytes on the size of a frame; the limit applies until the client has authenticated. There is
+        no minimum size, because a raw SASL token may even be empty.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
@@ -203,7 +202,8 @@ class ReceiveBuffer:
     def _make_room(self, frame_size: int) -> bool:
         """Move the remaining bytes to the front, and grow the buffer if that leaves no room.
 
-        The buffer at most doubles each time, so it follows the bytes received, not the size that a client claims.
+        The buffer at most doubles each time, so that its size depends on the bytes received, and not on the frame size
+        that a client claims.
         """
         pending = self.end - self.begin
         capacity = self._granted

@@ -11,7 +11,9 @@ from oncelog_protocol.messages.headers import RequestHeader
 PREFIX: Final = Struct(">hhi")
 """API key, version and correlation id, the first fields of every request header."""
 KEPT_HEADER_BYTES: Final = 1024
-"""Bytes behind the PREFIX above which a header is not cached, so that the memory of a connection is bounded."""
+"""Limit in bytes on the part of a header behind the PREFIX; a longer header is not cached, so that the memory of a
+connection is bounded.
+"""
 MAX_HEADER_TAGS: Final = 100
 """Limit on the tagged fields in one header. Kafka defines no tagged fields of request headers, so all of them are
 skipped.

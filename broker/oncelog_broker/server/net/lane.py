@@ -48,13 +48,13 @@ class Lane(Protocol):
     """A fast lane: serves the requests of one API and version on one connection, if they resemble earlier requests."""
 
     def serve(self, connection: Any, frame: memoryview, correlation_id: int, /) -> bool:
-        """Serve the request; returns False if the request must be served by its handler (the usual way), and then has
-        had no effect.
+        """Serve the request. Returns False if the handler must serve the request; in this case the lane has changed
+        nothing.
         """
 
     def learn(self, frame: memoryview, request: Any, response: Any, context: Any, /) -> None:
-        """Remember a request that was just served by its handler (the usual way), so that the lane can serve similar
-        requests. `response` is None if the response comes later.
+        """Remember a request that its handler has just served, so that the lane can serve later requests that are
+        similar. `response` is None if the response comes later.
         """
 
 

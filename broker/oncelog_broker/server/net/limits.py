@@ -23,12 +23,13 @@ slow network.
 RESPONSE_STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads none of its responses is disconnected."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unsent response bytes of a connection above which the memory budget counts the bytes on the heap. Above this number
-of unsent bytes no further request of the connection is handled.
+"""If a connection has more unsent response bytes on the heap than this, the memory budget counts these bytes, and no
+further request of the connection is handled.
 """
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
-"""Unsent response bytes of all kinds above which no more requests of the connection are handled; unsent slices of
-mapped files cost little.
+"""If a client does not read, and its connection has more unsent response bytes than this, including slices of mapped
+files, no further request of the connection is handled. This limit is higher, because unsent slices of mapped files use
+little memory.
 """
 COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Limit on the bytes of records that one response may copy to the heap; other records are sent from the mapped
@@ -50,11 +51,13 @@ LOGIN_BYTES: Final = 16 * 1024 * 1024
 do not fit into the connection's first buffer count toward this limit.
 """
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""Size in bytes above which a request may cost some milliseconds. Requests above this size are scheduled: one iteration
+"""A request with more bytes than this may cost some milliseconds. Requests above this size are scheduled: one iteration
 of the event loop does not begin the large requests of all connections, as it does with small requests.
 """
 ELEMENTS_AT_ONCE: Final = 4_000
-"""Array elements above which a request is decoded in slices; decoding this many takes two to four milliseconds."""
+"""A request with more array elements than this is decoded in slices; decoding this many elements takes two to four
+milliseconds.
+"""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class Limits:
     """
 
     copied_answer_bytes: int = field(init=False)
-    """Limit on the bytes of records that a response may copy to the heap while no other responses wait for their
+    """Limit on the bytes of records that a response may copy to the heap if no bytes of other responses wait for their
     clients.
     """
 

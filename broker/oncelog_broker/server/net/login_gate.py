@@ -122,7 +122,9 @@ class LoginGate:
         return progress.token, progress.session_lifetime_ms
 
     def refusal(self, connection: GatedConnection, response: R) -> asyncio.Future[R]:
-        """Return `response` after a delay that slows down password guessing; then the connection is closed."""
+        """Return `response` after a delay, which slows down password guessing; the connection is closed after this
+        response.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         connection.close_after_answer()

@@ -1,5 +1,5 @@
-"""Counts how many bytes of requests or responses each connection and each address uses: the basis of back-pressure.
-Pure.
+"""Counts how many bytes of requests or responses each connection and each address uses. Back-pressure is based on these
+counts. Pure.
 
 A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
 share of a connection depends
@@ -177,7 +177,7 @@ class Holding:
         return True
 
     def wait_no_longer(self) -> None:
-        """Leave the queue: this holding needs no more memory for now."""
+        """Leave the queue of waiting holdings, because this holding needs no more memory for now."""
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:
@@ -194,7 +194,7 @@ class Holding:
         self.held = size
 
     def moved_to(self, budget: MemoryBudget) -> Holding:
-        """Return a new holding of another budget that takes over all bytes of this holding."""
+        """Move all bytes of this holding to another budget; returns the new holding there."""
         other = Holding(budget, self._address)
         other.owe(self.held)
         self.owe(0)

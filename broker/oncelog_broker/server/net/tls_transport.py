@@ -42,7 +42,7 @@ pauses reading, at most this many bytes remain inside OpenSSL: an incomplete rec
 not fit into the connection's buffer.
 """
 PLAIN_BYTES: Final = 32 * 1024
-"""Number of plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
+"""Number of plain-text bytes that can be encrypted into at most OPENSSL_BYTES: two complete TLS records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """
@@ -51,7 +51,9 @@ HANDSHAKE_READ_BYTES: Final = 4096
 handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
-"""Limit on the bytes that a client may send before its handshake is done: certificates have some kilobytes."""
+"""Limit on the bytes that a client may send before its handshake is done: a client's certificate chain takes some
+kilobytes.
+"""
 HANDSHAKE_RECORD: Final = 0x16
 """The first byte of a TLS connection: the type of a handshake record."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
@@ -89,7 +91,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
         self._encrypted: list[bytes] = []
-        """Encrypted bytes on the way from OpenSSL to the socket; they precede the bytes in `_outgoing`."""
+        """Encrypted bytes that were taken out of OpenSSL's buffer `_outgoing` and are not sent yet; these bytes must be
+        sent before the bytes in `_outgoing`.
+        """
         self._tls: ssl.SSLObject | None = None
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
@@ -371,7 +375,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self.abort()
 
     def sweep(self, now: float) -> None:
-        """`now` is the loop's time."""
+        """Periodic check: close the connection if its handshake takes too long. `now` is the loop's time."""
         if self._state is _State.SHAKING and now > self._until:
             self.close(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s")
 

@@ -78,8 +78,9 @@ class _Delete:
         except OSError as error:
             logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
-            # The records cannot be read now, but might be readable again after a crash, so the response has an error.
-            # Set errors only for the partitions on failed disks, because other disks may have succeeded.
+            # Respond with an error: the records are deleted in memory, but might be readable again after a crash,
+            # because the new log start offset is not on disk. Set errors only for the partitions on failed disks,
+            # because other disks may have succeeded.
             if partition.log.state.durable_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)

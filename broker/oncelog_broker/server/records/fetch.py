@@ -3,10 +3,10 @@
 Behaviour: partitions come in the order of the request or session (T11); only complete batches are returned; the first
 batch of the first partition with data may exceed every limit, so that no batch is too large to read. The request waits
 up to max_wait_ms for min_bytes, or for max_bytes if that is less. The wait ends immediately at an error of a partition,
-or if the reader's last leader epoch is not in this log (diverging_epoch). Records are sent as slices of mapped
-files, except the first few, which are copied. The memory budget decides how many bytes are copied, so that a client
-that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits
-for new appends, and reports its progress by its fetch offsets. Versions: v7 incremental sessions (KIP-227,
+or if the reader's last leader epoch is not in this log (diverging_epoch). Records are sent as slices of mapped files;
+only the first few kilobytes of a response may be copied. The memory budget decides how many bytes are copied, so that a
+client that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and
+waits for new appends, and reports its progress by its fetch offsets. Versions: v7 incremental sessions (KIP-227,
 fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic
 ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
@@ -133,7 +133,9 @@ class _Fetch:
         return (yield from self._read(is_first=True))
 
     def read_again(self, plan: FetchPlan, *, may_wait: bool) -> Answer[FetchResponse]:
-        """Read the partitions again and return the response, after a follower's position was recorded."""
+        """Read the partitions again and return the response; the position of a follower was already recorded by the
+        first read.
+        """
         self._plan = plan
         return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 

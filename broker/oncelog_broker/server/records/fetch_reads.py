@@ -37,7 +37,9 @@ NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""The errors for which aborted_transactions is an empty list, as in Kafka; for other errors it is null."""
+"""The errors whose responses have an empty list as aborted_transactions, as in Kafka; for other errors,
+aborted_transactions is null.
+"""
 
 
 class FetchRead(ABC):

@@ -9,11 +9,11 @@ error is KAFKA_STORAGE_ERROR. The next request of the connection is handled duri
 no response. If such a request fails, the broker closes the connection (T17), because the client cannot learn of the
 error in another way. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
 messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
-(KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
-epoch -> offsets -> append -> producer state -> answer. For a batch that is already in the log, the response has the
-error code NONE and the batch's offset, or DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A
-fenced producer gets
-INVALID_PRODUCER_EPOCH in every version (T8).
+(KIP-951), v13 has topic ids instead of names. Order of the steps for a batch (S59): check topic -> CRC and size ->
+format -> duplicate, sequence and epoch; then assign offsets -> append -> update the producer state -> respond. For a
+batch that is already in the log, the response has the error code NONE and the batch's offset, or
+DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in
+every version (T8).
 """
 
 from __future__ import annotations
@@ -168,8 +168,7 @@ class _Produce:
     def refused(self) -> Steps[Answer[KafkaError | None]]:
         """Return the error that refuses an entire transactional request of several batches, or None. The request is
         refused if its batches belong to different producers (E28). The partitions are verified here in one call; under
-        transactions V2 the call adds
-        them to the transaction (T7).
+        transactions V2 the call also adds the partitions to the transaction (T7).
         """
         request, context = self._request, self._context
         transactional_id = request.transactional_id

@@ -1,4 +1,5 @@
-"""Appends the batches of a transactional Produce request after a check that their transaction is open (KIP-890).
+"""Appends the batches of a transactional Produce request, after the coordinator has confirmed that their transaction is
+open (KIP-890).
 
 The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
 verdict for a partition is valid until a marker or a new leader epoch, because the transaction may then have ended in

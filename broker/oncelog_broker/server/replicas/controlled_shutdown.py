@@ -3,9 +3,9 @@ Only brokers may send ControlledShutdown.
 
 Behaviour: until the broker's registration ends, it is not elected, is in no ISR that has another member, and gets no
 new replica. The response lists the partitions that the broker must still lead because none of the other replicas is in
-sync now. A repeated request has the same effect again. If the store does not confirm the writes,
-the response is REQUEST_TIMED_OUT. Versions: v0 and v1 are not served, because they do not contain the broker epoch
-(KIP-380): a delayed request of an earlier process could stop a restarted broker.
+sync now. A repeated request has the same effect again. If the metadata store does not confirm the writes, the response
+is REQUEST_TIMED_OUT. Versions: v0 and v1 are not served, because they do not contain the broker epoch (KIP-380): a
+delayed request of an earlier process could stop a restarted broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ListPartitionReassignments (46), v0: the partitions that are being reassigned (KIP-455).
 
 Behaviour: lists each of the named partitions once, or all partitions; a partition that is not being reassigned or does
-not exist is omitted. The controller responds from its view; another broker forwards the request to the controller.
+not exist is omitted. The controller responds from its own view of the partitions; any other broker forwards the request
+to the controller.
 """
 
 from __future__ import annotations

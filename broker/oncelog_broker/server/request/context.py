@@ -39,7 +39,8 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""Number of topics that one slice authorizes: some milliseconds if the decisions of the authorizer are not cached yet.
+"""Number of topics whose authorization is checked in one slice, which takes some milliseconds if the authorizer's
+decisions are not cached yet.
 """
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Types of requests that wait for actions of other clients. When the wait begins, such a request has already had all
@@ -198,8 +199,8 @@ class RequestContext(Generic[S]):
     def mutations(self, partitions: int) -> AbstractContextManager[None]:
         """Return a context in which this many partitions are created or deleted; these partitions count against the
         client's controller mutation quota. Leaving the context with a KafkaError subtracts the partitions from the
-        quota usage again. Entering the context raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is already used
-        up.
+        quota usage again. Entering the context raises KafkaError THROTTLING_QUOTA_EXCEEDED if the client has already
+        exceeded the quota.
         """
         return UNCOUNTED
 

@@ -1,5 +1,5 @@
 """Divides a request about very many partitions into parts of some hundred partitions; each part is handled in one short
-slice, and the response looks as if there were no parts.
+slice, and the response is the same as without this division.
 
 Other requests may run between two parts and change conditions. So each part is checked independently, like a separate
 request.

@@ -9,7 +9,7 @@ from oncelog_broker.metadata.model.image import ClusterImage
 
 
 class NamedTopic(Protocol):
-    """A topic in a request with a name and an id; the request version decides which of the two the client has set."""
+    """A topic in a request with a name and an id; a client sets only one of them, depending on the request version."""
 
     name: str
     topic_id: bytes

@@ -1,5 +1,6 @@
-"""ReadShareGroupState (84), v0: the leader of a partition loads the state of a share partition, which fences older
-leaders (KIP-932)."""
+"""ReadShareGroupState (84), v0: the leader of a partition loads the state of a share partition; the request also fences
+older leaders (KIP-932).
+"""
 
 from __future__ import annotations
 

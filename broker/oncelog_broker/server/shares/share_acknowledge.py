@@ -1,8 +1,8 @@
 """ShareAcknowledge (79), v1-2: acknowledge records that a ShareFetch has acquired (KIP-932).
 
-Behaviour: the batches of a partition are all acknowledged, or none of them. The response is sent when the share
-coordinators have stored the change. A session epoch of -1 closes the session afterwards, and releases the records that
-the member still has. Versions: v2 can renew acquisition locks (KIP-1222).
+Behaviour: for each partition, either all batches of the request are acknowledged, or none. The response is sent when
+the share coordinators have stored the change. A session epoch of -1 closes the session afterwards, and releases the
+records that the member still has. Versions: v2 can renew acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations

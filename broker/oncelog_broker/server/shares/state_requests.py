@@ -35,8 +35,8 @@ Made = Callable[[int, R | KafkaError], Any]
 
 
 def answered(request: StateRequest, rule: Rule, context: ShareContext, ask: Ask[R], made: Made[R]) -> Answer[list[Any]]:
-    """Return the results of all share partitions: for each topic its id and the results of its partitions. If the
-    authorization rule refuses the request, each share partition gets the error.
+    """Return the results of all share partitions, grouped by topic: the topic's id with the results of its partitions.
+    If the authorization rule refuses the request, each share partition gets the error.
     """
     may = context.may_as_broker(rule)
     asked: Answer[list[Answer[R | KafkaError]]] = context.services.slices.run(

@@ -26,7 +26,7 @@ TIMEOUT_MS = 30_000
 
 
 class Rules(NamedTuple):
-    """The authorization rules of one API for changing settings, one for each type of resource."""
+    """The authorization rules of an API that changes settings: one rule for each type of resource."""
 
     topic: Rule
     group: Rule

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75), v0: the partitions of topics in pages, sorted by topic name (KIP-966).
+"""DescribeTopicPartitions (75), v0: the partitions of topics, sorted by topic name and divided into pages (KIP-966).
 
 A page ends after `response_partition_limit` partitions, at most PARTITIONS_PER_PAGE; `next_cursor` is the start of the
 next page.

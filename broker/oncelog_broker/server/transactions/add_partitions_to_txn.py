@@ -7,8 +7,8 @@ have one transaction, from a producer; v4-5 have many, from a broker for its pro
 its own transactions.
 
 Allowed senders (S97): a broker with CLUSTER_ACTION on the inter-broker listener, for every producer. Any other sender
-needs rights on the transactional id and the topics, in every version, because some clients use the highest version that
-a broker serves. Only brokers may send verify_only.
+needs rights on the transactional id and the topics. This holds in every version, also in versions for brokers, because
+some clients use the highest version that a broker serves. Only brokers may send verify_only.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 FIRST_BATCHED_VERSION = 4
 CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
 """The internal topics that clients may not add to a transaction, because markers would be written to these topics at
-the end of the transaction. Offsets are added to a
-transaction by AddOffsetsToTxn and TxnOffsetCommit instead.
+the end of the transaction. A client adds offsets to a transaction with AddOffsetsToTxn and TxnOffsetCommit instead.
 """
 CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
 """The internal topics that brokers may not add to a transaction. `__consumer_offsets` is allowed, because a broker adds

@@ -1,8 +1,8 @@
 """EndTxn (26), v0-5: commit or abort a transaction (S38).
 
-Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written afterwards. A
-retry gets the same response as the first request. Versions: v2 adds PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE, v5
-transactions V2: the response has the next producer epoch (T7).
+Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written afterwards. If a
+client repeats an EndTxn request, the response is the same as the first response. Versions: v2 adds PRODUCER_FENCED, v4
+TRANSACTION_ABORTABLE, v5 transactions V2: the response has the next producer epoch (T7).
 """
 
 from __future__ import annotations

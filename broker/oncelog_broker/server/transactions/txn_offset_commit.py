@@ -117,9 +117,10 @@ def _in_parts(
     context: TransactionContext,
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
-    """Return the result of the function `answer` for the request or, if the request is long, for its parts, in slices.
-    When the client disconnects, the remaining parts are skipped. This loses nothing: offsets become valid only if the
-    transaction commits, and a client without a response does not commit.
+    """Call the function `answer` with the request and return its result; a long request is divided into parts, and
+    `answer` is called for each part in a slice of its own. When the client disconnects, the remaining parts are
+    skipped. This loses nothing: offsets become valid only if the transaction commits, and a client without a response
+    does not commit.
     """
     if not is_long(request.topics):
         return answer(request)
