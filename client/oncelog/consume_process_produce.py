@@ -43,8 +43,8 @@ async def consume_process_produce(
     a record again, and side effects other than sending are repeated (S63).
 
     The committed offset is the consumer's position, which lies after markers and aborted records too. If a poll passed
-    only markers and aborted records, a separate transaction commits the new positions. Without that commit, a group
-    that has read everything would show a lag above 0 (S91).
+    only markers and aborted records, a separate transaction commits the new positions. Without this additional commit,
+    a group that has read everything would show a lag above 0 (S91).
 
     Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises. If `process`
     raises, the transaction is aborted, the consumer returns to the previous position, and the error propagates.

@@ -293,9 +293,10 @@ class TransactionAdmin:
         """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
-        earlier call. Returns False if the transaction has ended in the other way. Either its coordinator aborted a
-        transaction that was to be committed, because of a timeout or a new initialisation of the transactional id, or
-        the transaction had already been committed. Under transaction protocol V1, and after a new initialisation, the
+        earlier call. Returns False if the transaction has ended with the opposite outcome. The outcome is the opposite
+        if the transaction was to be committed, but its coordinator aborted it because of a timeout or a new
+        initialisation of the transactional id. It is also the opposite if the transaction was to be aborted, but had
+        already been committed. Under transaction protocol V1, and after a new initialisation, the
         result concerns the last transaction of this producer id and epoch. Prepare only one transaction with each
         producer id and epoch.
 

@@ -151,7 +151,8 @@ def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bo
 def rebalance(bootstrap: str, output: str | None, execute: bool, throttle: int) -> None:
     """Spread the load evenly over all live brokers: bytes, replicas and leaders.
 
-    First, partitions that could span more racks are spread over more racks. Then the largest suitable replicas move
+    First, partitions that could span more racks are spread over more racks. After that, the largest suitable replicas
+    move
     from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
     average.
     """

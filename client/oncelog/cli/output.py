@@ -35,8 +35,8 @@ def _as_it_is(value: Any) -> object:
 
 
 class Column(NamedTuple):
-    """`name` is the key in JSON, `heading` is the heading in tables, and `shown(value)` is the text of a value in
-    tables.
+    """A column of the output: `name` is its key in JSON, `heading` its heading in tables, and `shown(value)` the text
+    of a value in tables.
     """
 
     name: str

@@ -82,7 +82,7 @@ class ConnectionProtocol(Generic[T]):
         self.in_flight: deque[InFlight[T]] = deque()
 
     def send(self, request: Request[Any], version: int, waiter: T | None, deadline: float = 0.0) -> list[Buffer]:
-        """Return the frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
+        """Return the frame of `request`, in parts. A request without a `waiter` gets no response (Produce with acks=0).
 
         Raises UnencodableMessage, without any change of state.
         """

@@ -379,8 +379,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
-        """Close the connection if the oldest request is late. Without this call, the timer would close the connection,
-        slightly after the deadline.
+        """Close the connection if the oldest request is late. If this method is not called, the timer closes the
+        connection slightly after the deadline.
         """
         now = self._loop.time()
         if self._held:

@@ -700,7 +700,7 @@ class Consumer(ConsumerView, Generic[K, V]):
 
 
 class _Polling:
-    """Context manager that refuses a second concurrent poll."""
+    """Context manager around a poll: a second, concurrent poll raises an error."""
 
     __slots__ = ("_consumer",)
 
@@ -711,7 +711,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # a poll declares the records of the previous poll processed
+        self._consumer._in_work = None  # the records of the previous poll count as processed now
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,8 @@
-"""The client's half of incremental fetch sessions (KIP-227), one session per node: requests name only changed
-partitions.
+"""The client's half of incremental fetch sessions (KIP-227), one session per node. In a session, a Fetch request names
+only the partitions that have changed since the last request.
 
-Pure. `request` builds the next request; `answered` and `failed` record its outcome. If a node creates no session
+Pure. `request` builds the next request; `answered` and `failed` record the outcome of that request. If a node creates
+no session
 (session id 0, or Fetch before v7), every request names all partitions and requests a session again.
 """
 
@@ -58,7 +59,8 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one
+        """Return the session part of the request for the partitions `wanted`: all partitions in a new session,
+        otherwise the changes since the last request. At most one
         request is outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:

@@ -348,8 +348,8 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> RecordMetadata:
-        """Send a record, wait for the acknowledgement, and return its RecordMetadata. Also raises the errors of the
-        future.
+        """Send a record, wait for the acknowledgement, and return its RecordMetadata. Raises the errors of `send`, and
+        the errors that the future of `send` gets.
         """
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
@@ -565,9 +565,8 @@ class Producer(Lifecycle, Generic[K, V]):
         """Start a batch with a record that does not fit into the tail; wait for memory if needed."""
         if queue.tail is not None:
             # The tail is full, so it must not accept more records. Let the event loop run, because a caller that never
-            # waits would otherwise keep the loop from sending the batch. This one iteration of the event loop comes
-            # before the
-            # record is queued, so a cancellation here has no effect.
+            # waits would otherwise keep the loop from sending the batch. The record is queued after this iteration of
+            # the event loop, so a cancellation here leaves nothing queued.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():

@@ -89,7 +89,7 @@ class PartitionSequences:
 
         Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
         first sequence. If the broker refused the first batch, it could then append the second batch before the first.
-        Without that check, the first batch of a session is therefore sent alone.
+        Without transactions V2, the first batch of a session is therefore sent alone.
         """
         waiting = self.unacknowledged
         if batch.is_stamped:
