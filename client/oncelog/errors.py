@@ -147,12 +147,13 @@ class AbortableError(KafkaError):
 
 
 class OutOfOrderSequence(KafkaError):
-    """The broker misses an earlier batch of this producer, or no longer knows the producer (S9, S28)."""
+    """The broker's log lacks an earlier batch of this producer, or the broker no longer knows the producer (S9, S28).
+    """
 
 
 class OutcomeUnknown(OutOfOrderSequence):
-    """An attempt to send this batch got no response, and its producer session had to end; sending the batch again could
-    write it twice. The batch may be in the log (S27).
+    """An attempt to send this batch got no response, and the producer session of the batch has ended since; sending the
+    batch again could write it twice. The batch may be in the log (S27).
     """
 
     def __init__(self, message: str) -> None:

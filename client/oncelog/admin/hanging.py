@@ -41,7 +41,7 @@ class PartitionEnds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id; `coordinator_id` is the broker that listed it."""
+    """A transactional id in a listing; `coordinator_id` is the broker that listed the id, which is its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -82,7 +82,8 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """The state of a producer id in a partition. Unknown values are -1; fields of an open transaction are None if no
+    """The state of a producer id in the log of a partition. Unknown values are -1; fields of an open transaction are
+    None if no
     transaction is open.
 
     `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may set freely;
@@ -113,7 +114,7 @@ class Hang(Enum):
     UNKNOWN = "unknown"
     """No coordinator knows the producer id of the transaction."""
     NOT_HELD = "not held"
-    """The coordinator has already ended the transaction, or never learned that the transaction writes to this
+    """The coordinator has already ended the transaction, or never learned that the transaction has written to this
     partition.
     """
     OVERDUE = "overdue"

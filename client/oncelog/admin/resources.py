@@ -143,7 +143,7 @@ class AlterConfig(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller_id` is -1 if unknown."""
+    """The brokers of a cluster and its controller; `controller_id` is -1 if unknown."""
 
     cluster_id: str | None
     controller_id: int
@@ -167,7 +167,7 @@ def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
 
 
 def config_entry(config: DescribedConfig) -> ConfigEntry:
-    """Return the entry of a setting that a response describes."""
+    """Return the ConfigEntry for a setting in a response."""
     return ConfigEntry(
         name=config.name,
         value=config.value,

@@ -490,7 +490,7 @@ class TransactionAdmin:
             return None
 
     async def _at_leader(self, partition: TopicPartition, ask: Callable[[int], Awaitable[R]]) -> R:
-        """Return the result of `ask(node id of the leader)`. Raises KafkaError."""
+        """Find the leader of a partition, and return the result of `ask(node id of the leader)`. Raises KafkaError."""
 
         async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
             return {partition: await ask(node_id)}

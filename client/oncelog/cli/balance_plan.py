@@ -142,7 +142,7 @@ class _Placing:
         self.placed[partition] = (node, *(each for each in replicas if each != node))
 
     def use_more_racks(self) -> None:
-        """Move one of two replicas that share a rack, in partitions that could span more racks."""
+        """In each partition that could span more racks, move one of two replicas that are in the same rack."""
         number = len(set(self._racks.values()))
         for partition in self.placed:
             while True:
@@ -162,7 +162,9 @@ class _Placing:
             pass
 
     def _move_one(self, least: float) -> bool:
-        """Move a replica between two brokers whose loads differ by more than `least`; False if no move helps."""
+        """Move a replica between two brokers whose loads differ by more than `least`; return False if no move brings
+        their loads closer together.
+        """
         by_load = sorted(self._racks, key=lambda node: (self._loads[node], node))
         for source in reversed(by_load):
             for target in by_load:
@@ -210,8 +212,8 @@ class _Placing:
                 offers.add(partition, self.placed[partition])
 
     def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
-        """Return the pairs (broker that gives up a lead, broker that gets the lead) of one chain, the end of the chain
-        first; None if no chain helps.
+        """Return one chain as pairs (broker that gives up a lead, broker that gets the lead), in reverse order; None if
+        no chain makes the leads more even.
         """
         for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
             came: dict[int, int] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Planner = Callable[[ClusterState], Assignment]
-    """The type of functions that compute the target assignment of replicas from the state of the cluster. Raises
+    """A function that computes the target assignment of replicas from the state of the cluster. Raises
     ValueError, Failure.
     """
 

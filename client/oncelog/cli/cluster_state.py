@@ -52,7 +52,7 @@ class ClusterState:
 
     @property
     def assignment(self) -> Assignment:
-        """The replicas of each partition once the ongoing reassignments are over."""
+        """The replicas that each partition has after the ongoing reassignments."""
         return {
             each: self.moving[each].target if each in self.moving else partition.replicas
             for each, partition in self.partitions.items()

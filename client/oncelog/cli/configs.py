@@ -35,7 +35,7 @@ DOCUMENTATION: Final = Column.headed("Documentation")
 
 class Named(NamedTuple):
     """The resources that the options name: topics, groups, ids of brokers, ids of brokers whose loggers are meant, and
-    whether the defaults of all brokers are meant.
+    whether the options name the defaults of all brokers.
     """
 
     topics: tuple[str, ...]

@@ -150,7 +150,9 @@ async def _reach(broker: Broker) -> Versions | str:
 
 
 async def _hanging(admin: Admin) -> tuple[Mapping[str, tuple[str, ...]] | None, str]:
-    """Return partition -> reasons why its open transactions hang; None, with the reason, if the query failed."""
+    """Return partition -> reasons why its open transactions hang; if the query failed, return None and the reason of
+    the failure.
+    """
     from oncelog.errors import KafkaError
 
     try:

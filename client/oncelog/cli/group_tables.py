@@ -147,7 +147,7 @@ def _names(partitions: Any) -> list[str]:
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
     """Return the transactional id that has a pending offset for this partition, or a text with the producer id if the
-    transactional id is unknown; None if no offset is pending.
+    transactional id is unknown. Returns None if this partition has no pending offset.
     """
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:

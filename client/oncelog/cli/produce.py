@@ -125,8 +125,8 @@ def produce(
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the records that were sent and that were acknowledged. `error` is the first failure, with its line
-    number if a line caused it.
+    """Counts of the records that were sent and that were acknowledged. `error` is the first failure, with the number of
+    the input line if a line caused the failure.
     """
 
     sent: int = 0

@@ -108,8 +108,8 @@ def choose_profile(context: click.Context, _: click.Parameter, name: str | None)
 
 
 def of_profile(context: click.Context, option: str, value: Any, setting: str) -> Any:
-    """Return the value of an option. The profile's value is used if the option was not given, or if --profile was given
-    and the option came from an environment variable.
+    """Return the value of an option. The profile's value is used in two cases: the option was not given at all, or its
+    value came from an environment variable and --profile was given.
     """
     profile, is_named = context.meta.get(CHOSEN, (None, False))
     if profile is None:

@@ -36,7 +36,7 @@ earlier brokers do not respond.
 
 class _Link:
     """The state of one address: its connection or connection attempt, its number of consecutive failures, and the
-    number of the `ask_any` call that last chose the address.
+    number of the last `ask_any` call that chose this address.
     """
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
@@ -171,7 +171,7 @@ class ConnectionPool:
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
     def start_over(self) -> None:
-        """Forget the cluster, and send the next request to the bootstrap servers."""
+        """Discard the known brokers of the cluster, so that the next request goes to the bootstrap servers."""
         self.cluster = Cluster()
 
     def _candidates(self, *, elsewhere: bool) -> list[Address]:

@@ -209,8 +209,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Subscribe to these topics, or to all topics whose full name matches `pattern`, shared with the group, from
-        the next poll on.
+        """Subscribe to these topics, or to all topics whose full name matches `pattern`; the next poll joins the group,
+        whose members share the partitions of these topics.
 
         Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
         `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or

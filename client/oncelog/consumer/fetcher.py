@@ -352,7 +352,8 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            # without a backoff: the metadata already name another leader, to which the next Fetch is sent immediately
+            # no backoff if the metadata already name another leader: the next Fetch is then sent to that leader
+            # immediately
             if self._node_for(position) in (NO_NODE, node_id):
                 position.back_off(self._loop.time(), self._config, self._rng)
             return False

@@ -29,7 +29,8 @@ else:  # the standard library supports defaults of type variables since Python 3
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """Key and value are bytes, the results of the deserializers (K, V), or None; a `value` of None is a tombstone.
+    """A record. Key and value are bytes, the results of the deserializers (types K and V), or None; a `value` of None
+    is a tombstone.
     `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
     """
 

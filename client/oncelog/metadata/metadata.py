@@ -107,8 +107,8 @@ class Metadata:
                 raise
 
     def request_refresh(self) -> None:
-        """Start a refresh without waiting for it: immediately, or retry.backoff.ms after the last refresh, and later if
-        the last one did not help.
+        """Start a refresh without waiting for it: immediately, or retry.backoff.ms after the last refresh, or even
+        later if the last refresh did not help.
         """
         if self._running is not None or self._is_closed:
             return

@@ -91,7 +91,8 @@ class StickyPartition:
     """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. When
     `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
-    Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
+    The bytes of a batch are counted when the next batch starts, so that no work per record is needed. Batches that are
+    sent
     before they are full (linger) do not cause a switch; if they did, a slow broker would attract more and more records,
     because its batches fill up while they wait.
 

@@ -382,8 +382,8 @@ class Producer(Lifecycle, Generic[K, V]):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """Send records that encode themselves (for example an Arrow table) to one partition, in order; one future is
-        done when all are acknowledged. See
+        """Send records that encode themselves (for example an Arrow table) to one partition, in order; the returned
+        future is done when all records are acknowledged. See
         `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
 
         With `tracing`, an object is nevertheless created for each record, to add headers.

@@ -165,7 +165,8 @@ class ShareConsumer(Lifecycle):
     # records
 
     async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
-        """Return records for this member, at most about max_poll_records from each broker; return an empty list after
+        """Return records that were acquired for this member, from each broker approximately max_poll_records at most;
+        return an empty list after
         `timeout_ms`.
 
         Raises KafkaError if the group refuses the member, CorruptRecords for unreadable records, which were rejected,

@@ -18,7 +18,7 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     @struct
     class ComponentData:
         entity_type: str = string()
-        match_type: int = int8()  # what the filter matches: 0 the name in `match`, 1 the default entity, 2 any name
+        match_type: int = int8()  # what this component matches: 0 the name in `match`, 1 the default entity, 2 any name
         match: str | None = string(nullable="0+")
 
 

@@ -72,7 +72,7 @@ one frame.
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
 """The first output buffer has four times the size of the input; each further buffer is four times larger, so all
-retries cost at most 1/3 of the work.
+unsuccessful attempts together cost at most a third of the last attempt.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
 """If a buffer would be larger than this (bytes), the output buffer gets the maximum size that the caller allows
