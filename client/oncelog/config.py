@@ -479,9 +479,8 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """Return option -> declared type for the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so its type
-    is
-    declared as any object here; `tracing.wanted` checks it.
+    """Return option -> declared type for the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so the type
+    of the option `tracing` is declared as any object here; `tracing.wanted` checks the value.
     """
     types = get_type_hints(cls, localns={"Tracing": object})
     return {option.name: types[option.name] for option in fields(cls)}

@@ -157,7 +157,7 @@ def _may_pass(error: KafkaError) -> bool:
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        # repeat if the coordinator has aborted the transaction; any other cause is a call in the wrong state
+        # repeat only if the coordinator has aborted the transaction; otherwise a method was called in the wrong state
         return isinstance(error, AbortableError)
     return error.retriable or rule_of(error.code).is_repeated
 

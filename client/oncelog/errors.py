@@ -184,8 +184,8 @@ class OffsetOutOfRange(KafkaError):
 
 class LogTruncationError(OffsetOutOfRange):
     """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
-    Kafka's LogTruncationException). The log differs from the records read from `divergent_offset` on (None means
-    unknown). A seek to `divergent_offset` skips no record of the log and repeats none.
+    Kafka's LogTruncationException). From `divergent_offset` on, the log differs from the records that were read; None
+    means that this offset is unknown. A seek to `divergent_offset` skips no record of the log and repeats none.
     """
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:

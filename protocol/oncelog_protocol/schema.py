@@ -15,7 +15,8 @@ constructor. A field that a
 version does not have is skipped when encoding and gets its default when decoding, so code above the codec sees the same
 fields in all versions.
 
-The names are Kafka's: fields are in snake_case, and structs are unchanged. `schema_of` returns the declaration as data
+All names are Kafka's: the names of fields are converted to snake_case, and the names of structs are unchanged.
+`schema_of` returns the declaration as data
 (tests compare it with Kafka's own definitions), and `codec.codec` encodes and decodes the bytes.
 """
 

@@ -86,7 +86,7 @@ class ProducerState:
     None if no
     transaction is open.
 
-    `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may set freely;
+    `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may choose freely;
     `coordinator_epoch` is the coordinator epoch of the last marker.
     """
 
@@ -173,8 +173,9 @@ class OpenTransaction:
 
     @property
     def may_be_aborted_here(self) -> bool:
-        """Whether an abort marker can be written to this partition alone without committing the transaction elsewhere.
-        This is safe if the coordinator writes no marker to this partition and has not decided to commit.
+        """Whether it is safe to write an abort marker to this partition alone: the transaction must not be committed in
+        other partitions. Aborting is safe if the coordinator writes no marker to this partition and has not decided to
+        commit.
         """
         if self.held is None or not self.is_held:
             return True

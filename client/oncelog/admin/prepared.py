@@ -1,7 +1,8 @@
 """Ends transactions that their producers have handed over, and takes ownership of them first if the brokers support
 that (KIP-939).
 
-Only the producer id and epoch that own a transaction can end the transaction. If no client has taken the transaction
+A transaction is owned by a producer id and epoch, and only a request with this producer id and epoch can end the
+transaction. If no client has taken the transaction
 over, the owner has the producer id and epoch of the transaction's records; a PreparedTransaction stores them. `keep`
 makes this admin client the owner:
 the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
@@ -29,8 +30,8 @@ from oncelog_protocol.records.batch import NO_PRODUCER_ID
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
 """Retriable errors of a coordinator, including CONCURRENT_TRANSACTIONS."""
 UNUSED_TIMEOUT_MS: Final = 10_000
-"""Transaction timeout (ms) in an admin client's InitProducerId request. The admin client writes no records, so the
-value only has to be below every usual transaction.max.timeout.ms.
+"""Transaction timeout (ms) in an admin client's InitProducerId request. The admin client writes no records, so any
+timeout works that is below the brokers' transaction.max.timeout.ms.
 """
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 

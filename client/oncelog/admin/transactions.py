@@ -146,8 +146,8 @@ class TransactionAdmin:
     async def producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, Producers]:
-        """Return the producers that each partition remembers, sorted by id: on its leader, or on the replica at
-        `broker_id`.
+        """Return the producers that each partition remembers, sorted by id: as the partition's leader, or the replica
+        on `broker_id`, knows them.
 
         Raises KafkaError, PartialFailure.
         """
@@ -312,8 +312,9 @@ class TransactionAdmin:
         no timeout from
         now on, and its producer is fenced (KIP-939, S121).
 
-        Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; a
-        later open transaction of its transactional id is then aborted, because the take-over fences its producer too.
+        Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; if a
+        later transaction of the same transactional id is open, it is aborted, because the take-over fences its producer
+        too.
         Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
         AuthorizationFailed without the operations Write and TwoPhaseCommit on the transactional id. After any other
         KafkaError, call `keep` again.

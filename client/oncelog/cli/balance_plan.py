@@ -197,8 +197,8 @@ class _Placing:
         return self._racks[target] not in others or self._racks[source] in others
 
     def spread_leaders(self) -> None:
-        """Change preferred leaders until no broker leads two partitions more than another broker, as far as the
-        replicas allow.
+        """Change preferred leaders until the numbers of partitions that two brokers lead differ by at most one, as far
+        as the replicas allow.
 
         Each round finds the shortest chain of changes from a broker that leads many partitions to a broker that leads
         few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of a
@@ -231,8 +231,8 @@ class _Placing:
 
 
 class _Offers:
-    """For each pair of brokers, the partitions that the first broker leads and whose lead the second broker could take
-    over.
+    """For each pair of brokers, the partitions that the first broker leads and of which the second broker has a
+    replica.
     """
 
     def __init__(self, placed: Assignment) -> None:

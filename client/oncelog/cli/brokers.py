@@ -64,8 +64,8 @@ def brokers() -> None:
     """Show the brokers and their load, remove all replicas from a broker, and spread the load evenly.
 
     `decommission` and `rebalance` show their plan, and carry it out with --execute. The cluster stores the moves, so
-    they continue without the command. If
-    the command is interrupted, run it again to continue, or cancel all moves with `oncelog reassign cancel --all`.
+    they continue without the command. If the command was interrupted, run the command again to continue, or cancel all
+    moves with `oncelog reassign cancel --all`.
     """
 
 

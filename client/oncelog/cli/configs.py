@@ -34,7 +34,7 @@ DOCUMENTATION: Final = Column.headed("Documentation")
 
 
 class Named(NamedTuple):
-    """The resources that the options name: topics, groups, ids of brokers, ids of brokers whose loggers are meant, and
+    """The resources that the options name: topics, groups, ids of brokers, ids of brokers for their loggers, and
     whether the options name the defaults of all brokers.
     """
 

@@ -56,7 +56,9 @@ def chosen_format(output: str | None) -> str:
 
 
 def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """Handle --output as a callback of click: `yaml` is `json` for the command, but the document is printed as YAML."""
+    """Handle --output as a callback of click: with `yaml`, the command gets the format `json`, but the document is
+    printed as YAML.
+    """
     if value == YAML:
         context.meta[YAML_CHOSEN] = True
         return JSON

@@ -1,4 +1,4 @@
-"""`oncelog ping`: checks whether brokers serve, for people and for health checks of containers."""
+"""`oncelog ping`: checks whether brokers serve requests, for people and for health checks of containers."""
 
 from __future__ import annotations
 

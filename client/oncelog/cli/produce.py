@@ -212,7 +212,9 @@ async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
 
 
 class _Progress:
-    """A progress line on standard error, if standard error is a terminal and records are not typed there."""
+    """A progress line on standard error, shown if standard error is a terminal and the records are not typed on that
+    terminal.
+    """
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

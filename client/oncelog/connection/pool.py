@@ -29,8 +29,8 @@ HANGING_S: Final = 2.0
 that a broker may hold a Fetch.
 """
 MAX_ASKED_AT_ONCE: Final = 3
-"""Maximum number of brokers that have the same request at the same time. The request goes to a further broker when the
-earlier brokers do not respond.
+"""Maximum number of brokers that have the same request at the same time. The client sends the request to a further
+broker when the earlier brokers do not respond.
 """
 
 

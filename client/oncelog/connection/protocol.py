@@ -26,7 +26,9 @@ from oncelog_protocol.wire_writers import Buffer
 T = TypeVar("T")
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024 + 64 * 1024
-"""Largest response in bytes: 100 MiB of records, a broker's default limit of a request, and some overhead."""
+"""Largest response in bytes: 100 MiB of records, which is also a broker's default limit for a request, plus some
+overhead.
+"""
 CORRELATION_ID_MASK: Final = 2**31 - 1
 ERROR_CODE: Final = Struct(">h")
 

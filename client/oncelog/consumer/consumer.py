@@ -74,7 +74,8 @@ ITERATION_WAIT_MS: Final = 60_000
 
 
 class Consumer(ConsumerView, Generic[K, V]):
-    """Reads this consumer's share of the subscribed topics, or the partitions assigned by hand.
+    """Reads records: of the partitions of subscribed topics that the group assigns to this consumer, or of partitions
+    assigned by hand.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
@@ -662,8 +663,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # Create the future before sending, so that data that a callback finds before the wait begins also wake this
-        # poll.
+        # Create the future before sending, because a callback may find data before the wait begins, and those data must
+        # wake this poll too.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)

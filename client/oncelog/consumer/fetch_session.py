@@ -41,7 +41,7 @@ class LogEnds(NamedTuple):
 
 
 class FetchSession:
-    """Invariant: `_known` is the content of the node's session once the node has responded to the last request.
+    """Invariant: `_known` is the content of the node's session as soon as the node has responded to the last request.
 
     A node omits values that it has already sent in this session, so `ends` stores the last values of each partition.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library supports defaults of type variables since Python 3.13
+else:  # the standard library's TypeVar supports defaults since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")

@@ -58,8 +58,8 @@ class PartitionSequences:
         self.restart(NO_IDENTITY)
 
     def restart(self, identity: ProducerIdAndEpoch) -> None:
-        """Restart at sequence 0 under `identity`, whose epoch fences all earlier attempts, so that no earlier attempt
-        can be appended late.
+        """Restart at sequence 0 under `identity`, whose epoch makes brokers refuse all earlier attempts, so that no
+        earlier attempt can be appended late.
         """
         self.identity = identity
         self.next_sequence = 0
@@ -83,9 +83,9 @@ class PartitionSequences:
         flight. A new batch needs a sequence number that is certainly free (S24, S25), and at most as many batches may
         be unacknowledged as the broker remembers (S14).
 
-        If the response to a batch is late while later batches are acknowledged (the leader has moved, and its
-        connection hangs), that batch blocks new batches: when it is sent again, the broker must still remember it
-        (E15).
+        If later batches are acknowledged before a batch (the leader has moved, and the connection to the old leader
+        hangs), the unacknowledged batch blocks new batches, because the broker must still remember it when it is sent
+        again (E15).
 
         Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
         first sequence. If the broker refused the first batch, it could then append the second batch before the first.

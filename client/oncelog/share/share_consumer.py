@@ -200,7 +200,8 @@ class ShareConsumer(Lifecycle):
         self._acks[self._where(record)].say(record.offset, kind)
 
     async def commit(self, timeout_ms: int | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send the pending acknowledgements, and return the outcomes since the last commit by partition. None means
+        """Send the pending acknowledgements, and return partition -> outcome of the acknowledgements since the last
+        commit. None means
         that the acknowledgements are stored; an error means that the records may be delivered again.
 
         Raises RequestTimedOut after `timeout_ms` (default_api_timeout_ms).

@@ -13,7 +13,7 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """
 
     components: list[ComponentData] = array()
-    strict: bool = boolean()  # whether to exclude entities with further parts (user, client id, ip)
+    strict: bool = boolean()  # whether to exclude entities that have more parts (user, client id, ip)
 
     @struct
     class ComponentData:

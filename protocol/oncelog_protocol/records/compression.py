@@ -55,7 +55,8 @@ its size is invalid.
 """
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""The largest expansion of one compressed byte, by codec number: deflate writes 258 bytes from two bits, LZ4 255 bytes
+"""The maximum number of decompressed bytes for one compressed byte, by codec number: deflate writes 258 bytes from two
+bits, LZ4 255 bytes
 per length byte, and zstd a block of 128 KB from four bytes.
 """
 
@@ -138,8 +139,9 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
     """Return the number of bytes to which the data may decompress, so that the output and the decoder's window together
     use at most `max_bytes`.
 
-    The window has a copy of the last output, of the size that the frame declares; a window larger than every decoder
-    must support uses half of the bytes. The data may have several frames, so a further frame is assumed wherever the
+    The decoder's window is a copy of the last output and has the size that the frame declares. If that size is above
+    ZSTD_WINDOW, half of `max_bytes` is reserved for the window. The data may have several frames, so a further frame is
+    assumed wherever the
     magic number of a frame occurs.
     """
     packed = bytes(data)

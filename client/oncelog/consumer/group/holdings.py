@@ -40,7 +40,8 @@ class Holdings:
     ) -> None:
         """Commit the positions of these partitions, if auto-commit is on, call the callback, and drop the partitions.
 
-        If the callback is cancelled, nothing is dropped; if it raises, the partitions are dropped nevertheless.
+        If the callback is cancelled, the partitions are kept. If the callback raises an exception, the partitions are
+        dropped nevertheless.
         """
         if not partitions:
             return

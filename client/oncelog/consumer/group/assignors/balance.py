@@ -72,7 +72,7 @@ class _Board:
 
 
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
-    """Return the most even assignment, as close to the claims as possible.
+    """Return the most even assignment that takes as few partitions as possible from their present owners.
 
     If two members claim a partition, the member with the later generation owns it; if the generations are equal,
     neither member owns it.
