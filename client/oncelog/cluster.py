@@ -96,9 +96,8 @@ class Cluster:
 
         Invariant: as long as a topic's id is unchanged, the leader epoch of a partition never decreases, because the
         response of a lagging broker must not direct requests to the old leader again (KIP-320). Exception: a cached
-        leader that is not among the brokers
-        of the response is replaced even by a lower epoch, so that one wrong response cannot block the partition
-        permanently.
+        leader that is not among the brokers of the response is replaced even by a lower epoch, so that one wrong
+        response cannot block the partition permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers

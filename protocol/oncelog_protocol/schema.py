@@ -16,8 +16,8 @@ version does not have is skipped when encoding and gets its default when decodin
 fields in all versions.
 
 All names are Kafka's: the names of fields are converted to snake_case, and the names of structs are unchanged.
-`schema_of` returns the declaration as data
-(tests compare it with Kafka's own definitions), and `codec.codec` encodes and decodes the bytes.
+`schema_of` returns the declaration as data (tests compare it with Kafka's own definitions), and `codec.codec` encodes
+and decodes the bytes.
 """
 
 from __future__ import annotations

@@ -369,9 +369,8 @@ class Admin(Lifecycle):
         aborted batches. This call is for programs that inspect a log; a `Consumer` reads records.
 
         `max_bytes` limits the size of a response, and by default also the bytes of each partition in the response; a
-        first batch above the limit is still
-        returned. A leader without data waits up to `max_wait_ms` before it responds. Raises OffsetOutOfRange,
-        CorruptRecords and other KafkaErrors, PartialFailure.
+        first batch above the limit is still returned. A leader without data waits up to `max_wait_ms` before it
+        responds. Raises OffsetOutOfRange, CorruptRecords and other KafkaErrors, PartialFailure.
         """
         return await read_log(
             self._calls,

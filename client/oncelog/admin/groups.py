@@ -1,8 +1,8 @@
 """Administration of consumer groups: `admin.groups`.
 
 Requests for a group are sent to its coordinator, and sent again if the coordinator has moved, or is still loading its
-state. As in
-`admin`, a call for a single item raises the error of that item, and a call for several items raises PartialFailure.
+state. As in `admin`, a call for a single item raises the error of that item, and a call for several items raises
+PartialFailure.
 """
 
 from __future__ import annotations

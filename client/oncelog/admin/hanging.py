@@ -83,8 +83,7 @@ class DescribedTransaction:
 @dataclass(frozen=True, slots=True)
 class ProducerState:
     """The state of a producer id in the log of a partition. Unknown values are -1; fields of an open transaction are
-    None if no
-    transaction is open.
+    None if no transaction is open.
 
     `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may choose freely;
     `coordinator_epoch` is the coordinator epoch of the last marker.

@@ -2,11 +2,10 @@
 that (KIP-939).
 
 A transaction is owned by a producer id and epoch, and only a request with this producer id and epoch can end the
-transaction. If no client has taken the transaction
-over, the owner has the producer id and epoch of the transaction's records; a PreparedTransaction stores them. `keep`
-makes this admin client the owner:
-the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
-transactional id either takes ownership in the same way or aborts the transaction.
+transaction. If no client has taken the transaction over, the owner has the producer id and epoch of the transaction's
+records; a PreparedTransaction stores them. `keep` makes this admin client the owner: the transaction stays open, no
+longer has a timeout, and the previous owner is fenced. The next producer with the transactional id either takes
+ownership in the same way or aborts the transaction.
 """
 
 from __future__ import annotations

@@ -296,9 +296,8 @@ class TransactionAdmin:
         earlier call. Returns False if the transaction has ended with the opposite outcome. The outcome is the opposite
         if the transaction was to be committed, but its coordinator aborted it because of a timeout or a new
         initialisation of the transactional id. It is also the opposite if the transaction was to be aborted, but had
-        already been committed. Under transaction protocol V1, and after a new initialisation, the
-        result concerns the last transaction of this producer id and epoch. Prepare only one transaction with each
-        producer id and epoch.
+        already been committed. Under transaction protocol V1, and after a new initialisation, the result concerns the
+        last transaction of this producer id and epoch. Prepare only one transaction with each producer id and epoch.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id
@@ -314,8 +313,7 @@ class TransactionAdmin:
 
         Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; if a
         later transaction of the same transactional id is open, it is aborted, because the take-over fences its producer
-        too.
-        Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
+        too. Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
         AuthorizationFailed without the operations Write and TwoPhaseCommit on the transactional id. After any other
         KafkaError, call `keep` again.
         """

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Planner = Callable[[ClusterState], Assignment]
-    """A function that computes the target assignment of replicas from the state of the cluster. Raises
-    ValueError, Failure.
+    """A function that computes the target assignment of replicas from the state of the cluster. Raises ValueError,
+    Failure.
     """
 
 DEFAULT_THROTTLE: Final = 50_000_000
@@ -152,8 +152,7 @@ def rebalance(bootstrap: str, output: str | None, execute: bool, throttle: int) 
     """Spread the load evenly over all live brokers: bytes, replicas and leaders.
 
     First, partitions that could span more racks are spread over more racks. After that, the largest suitable replicas
-    move
-    from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
+    move from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
     average.
     """
 

@@ -85,8 +85,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
         member, client id, host, group instance id, the transactional id of the pending offset, and the latest end of
     its transaction (ms). A member without partitions has a line with "-" for the missing values, and so does a group
     that has neither members nor offsets. The total lag of a group is printed below its table; with plain output, on
-    standard
-    error.
+    standard error.
     """
 
     async def command() -> list[GroupPositions]:

@@ -4,9 +4,7 @@ Commands of this package are listed in BUILT_IN. All other commands are entry po
 the broker adds `serve` and `dump` this way, because the client may not import the broker. Looking up entry points takes
 some 25 ms, because importlib.metadata reads every installed package. Tools start `serve` often, so it must start
 without this delay; SHORTCUTS therefore repeats the entry point of `serve`. SHORTCUTS repeats only a name and imports
-nothing; a test
-checks that the name equals the one
-in pyproject.toml.
+nothing; a test checks that the name equals the one in pyproject.toml.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ def move_dir(targets: tuple[Target, ...], bootstrap: str, broker_id: int, path: 
 
     If TOPIC is given without a partition, all replicas of the topic on this broker are moved. `oncelog log-dirs` shows
     the directories and the copies in progress. The broker's setting replica.alter.log.dirs.io.max.bytes.per.second
-    limits the rate of the copies. To end a
-    move, move the replica to the directory that holds it now.
+    limits the rate of the copies. To end a move, move the replica to the directory that holds it now.
     """
 
     async def command() -> int:

@@ -81,8 +81,7 @@ def output_option(command: F) -> F:
 
 def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
     """Return a click parameter type for a conversion function that raises ValueError with a message for the user; the
-    help text shows
-    `name`.
+    help text shows `name`.
     """
 
     def convert(value: str) -> V:

@@ -2,9 +2,8 @@
 
 The records of a poll do not count as read until the poll returns: a commit during the poll stores the positions that
 the partitions had before the poll. If a record cannot be deserialized, or the poll is cancelled, the position returns
-to the first record
-that is not returned, so that no record is skipped. If the application has moved or dropped a partition during the poll,
-the position that the application has set is kept.
+to the first record that is not returned, so that no record is skipped. If the application has moved or dropped a
+partition during the poll, the position that the application has set is kept.
 """
 
 from __future__ import annotations

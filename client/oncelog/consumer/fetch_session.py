@@ -2,8 +2,7 @@
 only the partitions that have changed since the last request.
 
 Pure. `request` builds the next request; `answered` and `failed` record the outcome of that request. If a node creates
-no session
-(session id 0, or Fetch before v7), every request names all partitions and requests a session again.
+no session (session id 0, or Fetch before v7), every request names all partitions and requests a session again.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class FetchSession:
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
         """Return the session part of the request for the partitions `wanted`: all partitions in a new session,
-        otherwise the changes since the last request. At most one
-        request is outstanding."""
+        otherwise the changes since the last request. At most one request is outstanding.
+        """
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
             return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())

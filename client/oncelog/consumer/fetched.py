@@ -49,8 +49,7 @@ class FetchedPartition:
 
     Invariants: `next_offset` is a lower bound of the next record's offset. The items of `_records` from `_index` on are
     decoded but not taken; the bytes from `_position` on are not decoded. `end_offset` is the offset of the next Fetch,
-    and
-    `end_epoch` the leader epoch of the batch before it.
+    and `end_epoch` the leader epoch of the batch before it.
     """
 
     __slots__ = (

@@ -30,8 +30,7 @@ else:  # the standard library's TypeVar supports defaults since Python 3.13
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record. Key and value are bytes, the results of the deserializers (types K and V), or None; a `value` of None
-    is a tombstone.
-    `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    is a tombstone. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
     """
 
     topic: str

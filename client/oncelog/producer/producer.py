@@ -383,8 +383,8 @@ class Producer(Lifecycle, Generic[K, V]):
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
         """Send records that encode themselves (for example an Arrow table) to one partition, in order; the returned
-        future is done when all records are acknowledged. See
-        `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
+        future is done when all records are acknowledged. See `oncelog.producer.packable_rows.PackableRows` for the
+        requirements on `rows`.
 
         With `tracing`, an object is nevertheless created for each record, to add headers.
         """

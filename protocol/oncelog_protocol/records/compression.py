@@ -56,8 +56,7 @@ its size is invalid.
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
 """The maximum number of decompressed bytes for one compressed byte, by codec number: deflate writes 258 bytes from two
-bits, LZ4 255 bytes
-per length byte, and zstd a block of 128 KB from four bytes.
+bits, LZ4 255 bytes per length byte, and zstd a block of 128 KB from four bytes.
 """
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -141,8 +140,7 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
 
     The decoder's window is a copy of the last output and has the size that the frame declares. If that size is above
     ZSTD_WINDOW, half of `max_bytes` is reserved for the window. The data may have several frames, so a further frame is
-    assumed wherever the
-    magic number of a frame occurs.
+    assumed wherever the magic number of a frame occurs.
     """
     packed = bytes(data)
     position, frames = 0, 0

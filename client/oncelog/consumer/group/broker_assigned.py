@@ -105,8 +105,7 @@ class BrokerAssignedMember:
         """The group metadata for commits in transactions.
 
         After the member was fenced or has left, the metadata contain its last epoch. A commit without an epoch would
-        count
-        as a commit from outside the group, and the broker does not check such commits (S46, S64).
+        count as a commit from outside the group, and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)

@@ -45,10 +45,9 @@ class Asked(NamedTuple):
     the request is sent later (S88).
 
     With a cooperative assignor, members keep partitions and continue to read them in the next generation. `held`
-    contains
-    the position objects of the member's partitions at that moment; if a partition was revoked and assigned again, it
-    has a different position object. `held` is empty with an eager strategy, where every generation starts with all
-    partitions revoked.
+    contains the position objects of the member's partitions at that moment; if a partition was revoked and assigned
+    again, it has a different position object. `held` is empty with an eager strategy, where every generation starts
+    with all partitions revoked.
     """
 
     generation: Generation
@@ -106,8 +105,7 @@ class Commits:
         """Commit for the application, with retries, after the commits requested earlier.
 
         Waits for a missing topic, because the coordinator may not know a new topic yet. Raises CommitFailed if this
-        consumer
-        is no longer a member of the generation that reads these partitions (with a cooperative strategy, after
+        consumer is no longer a member of the generation that reads these partitions (with a cooperative strategy, after
         committing the partitions that it still owns). Raises RequestTimedOut after `timeout_s`, PartialFailure if some
         partitions were refused, otherwise KafkaError.
         """

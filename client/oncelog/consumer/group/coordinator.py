@@ -119,9 +119,8 @@ class GroupCoordinator:
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The member id and generation in which the present partitions were assigned. A member that was expelled or has
-        left sends
-        its last generation. A commit without a generation would count as a commit from outside the group, and the
-        broker does not check such commits (S46, S64).
+        left sends its last generation. A commit without a generation would count as a commit from outside the group,
+        and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)

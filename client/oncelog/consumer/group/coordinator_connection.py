@@ -5,10 +5,9 @@ behind such a request would be delayed. Heartbeats and commits therefore have th
 uses another connection.
 
 Rule: if the coordinator no longer exists, no request waits for it longer than twice request_timeout_ms. All requests
-except
-JoinGroup have request_timeout_ms as their timeout. The coordinator may hold JoinGroup until the rebalance timeout, and
-the connection to a machine that lost its power stays open. While JoinGroup waits, the client therefore checks every
-request_timeout_ms that the coordinator still exists.
+except JoinGroup have request_timeout_ms as their timeout. The coordinator may hold JoinGroup until the rebalance
+timeout, and the connection to a machine that lost its power stays open. While JoinGroup waits, the client therefore
+checks every request_timeout_ms that the coordinator still exists.
 """
 
 from __future__ import annotations

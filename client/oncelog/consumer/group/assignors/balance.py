@@ -1,10 +1,9 @@
 """Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
 Members keep the partitions that they own, and each unowned partition goes to the subscriber that has the fewest
-partitions. Then partitions
-move from members with more partitions to members with fewer, through intermediate members if the two share no topic, as
-long as moves even out the counts. If no such chain of moves is left, the assignment is as even as possible; this is a
-known property of assigning unit jobs to machines.
+partitions. Then partitions move from members with more partitions to members with fewer, through intermediate members
+if the two share no topic, as long as moves even out the counts. If no such chain of moves is left, the assignment is as
+even as possible; this is a known property of assigning unit jobs to machines.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ class _Step(NamedTuple):
 
 class _Board:
     """The member to which each partition is assigned at present. `owners` are the members that owned the partitions
-    before
-    this assignment.
+    before this assignment.
     """
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
