@@ -128,8 +128,9 @@ class PreparedTransactions:
     async def _take_over(
         self, transactional_id: str, *, two_phase: bool
     ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
-        """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair that ends the open
-        transaction, and the pair of its records (None if no transaction is open). Raises KafkaError,
+        """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair with which the open
+        transaction can be ended, and the pair in the transaction's records (None if no transaction is open). Raises
+        KafkaError,
         UnsupportedVersion.
         """
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest

@@ -47,7 +47,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """`total` is the new number of partitions; `assignments` has the replicas of each added partition, in order."""
+    """A topic's new number of partitions, `total`; `assignments` has the replicas of each added partition, in order."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -156,8 +156,8 @@ def config_resource(type_: int, name: str) -> ConfigResource:
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group resources by the broker to query: only the broker itself knows its configuration, and any broker (NO_NODE)
-    knows all other resources.
+    """Return broker to query -> resources. Only a broker itself knows its configuration; the configuration of all other
+    resources can be requested from any broker (NO_NODE).
     """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:

@@ -73,8 +73,8 @@ def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collecti
 def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
     """Return the assignment that spreads load and preferred leaders evenly over these brokers.
 
-    First, replicas on other brokers move away; then replicas of partitions that could span more racks; then replicas
-    whose move evens out the load. Raises ValueError if there are too few brokers.
+    First, replicas on all other brokers move to these brokers. Next, replicas of partitions that could span more racks
+    move. Last, replicas move that even out the load. Raises ValueError if there are too few brokers.
     """
     others = {node for replicas in current.values() for node in replicas} - brokers.keys()
     placing = _Placing(emptied(current, brokers, sizes, others), brokers, sizes)
@@ -85,7 +85,7 @@ def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
 
 
 class _Placing:
-    """An assignment that changes one replica at a time, with the load of each broker."""
+    """An assignment under construction, in which single replicas are moved, with the load of each broker."""
 
     def __init__(self, current: Assignment, brokers: Racks, sizes: Sizes) -> None:
         known = all(rack is not None for rack in brokers.values())

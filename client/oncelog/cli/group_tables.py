@@ -116,7 +116,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
 
 
 def _tasks_json(member: GroupMember) -> dict[str, Any]:
-    """Return the tasks of a member of a streams group; an empty object for other members."""
+    """Return the tasks of a member of a streams group; members of other groups get an empty object."""
     if member.active_tasks is None:
         return {}
     return {"active_tasks": list(member.active_tasks), "standby_tasks": list(member.standby_tasks or ())}

@@ -1,4 +1,6 @@
-"""`oncelog groups`: list, describe with lag, reset offsets, delete; delete-offsets is in deletions.py."""
+"""`oncelog groups`: lists groups, describes them with their lag, resets offsets and deletes groups; the command
+delete-offsets is in deletions.py.
+"""
 
 from __future__ import annotations
 

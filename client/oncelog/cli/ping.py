@@ -96,7 +96,7 @@ async def _ask(address: Address, *, with_topics: bool, timeout: float) -> Metada
 
 
 def replicas_behind(answer: MetadataResponse, node_id: int | None) -> list[str]:
-    """Return the replicas of this broker (None means of any broker) that are not in sync, as `topic-partition on
+    """Return the replicas of this broker (None means any broker) that are not in sync, as `topic-partition on
     broker`.
     """
     return [

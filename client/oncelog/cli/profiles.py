@@ -24,8 +24,9 @@ import click
 from click.core import ParameterSource
 
 CHOSEN: Final = "oncelog.cli.profiles"
-"""The key of the chosen profile in the `meta` of click's context: a pair of the profile and whether --profile named
-it."""
+"""The key of the chosen profile in the `meta` of click's context: a pair of the profile and a bool, which is True if
+--profile named the profile.
+"""
 MAX_FILE_BYTES: Final = 1_000_000
 
 

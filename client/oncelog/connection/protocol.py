@@ -73,7 +73,9 @@ class InFlight(Generic[T]):
 
 
 class ConnectionProtocol(Generic[T]):
-    """`send` returns the bytes of a request; `get_buffer` and `received` accept bytes and return responses."""
+    """The protocol state of one connection. `send` returns the bytes of a request; `get_buffer` and `received` accept
+    bytes and return responses.
+    """
 
     __slots__ = ("_client_id", "_correlation_id", "_reader", "in_flight")
 

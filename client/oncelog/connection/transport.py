@@ -216,8 +216,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._broke(error)
 
     def _check_open(self) -> None:
-        """Raise the error that prevents sending, if there is one. A closing transport has already lost its connection,
-        and reports the loss in the next iteration of the loop. Until that iteration, writing to some transports
+        """Raise the error that prevents sending, if there is one. If the transport is closing, its connection is
+        already lost, and the transport reports the loss in the next iteration of the loop. Until that iteration,
+        writing to some transports
         (CPython 3.12 and 3.13.0) raises an exception.
         """
         if self._error is None and self._transport is not None and self._transport.is_closing():

@@ -1,4 +1,6 @@
-"""The public consumer: reads topics shared with a group, or partitions assigned by hand, by polls or iteration."""
+"""The public consumer. It reads topics together with a group, or partitions assigned by hand; records are returned by
+polls or by iteration.
+"""
 
 from __future__ import annotations
 

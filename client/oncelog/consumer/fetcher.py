@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Fetches records for all positions. The fetcher calls `wake` when poll should check for data, an error, or a
-    retry.
+    """Fetches records for all positions. The fetcher calls `wake` when a waiting poll should check again: for data, an
+    error, or a retry that is due.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class PackableRows(Protocol):
         """Return one record, for starting a batch; the record may be larger than the batch size."""
 
     def pieces(self) -> Iterator[Columns]:
-        """Return all records in order, in pieces of some hundred, for callers that need each record."""
+        """Return all records in order, in lists of some hundred records, for callers that need each record."""
 
 
 async def hand_over_packed(

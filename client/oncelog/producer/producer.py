@@ -177,7 +177,7 @@ class Producer(Lifecycle, Generic[K, V]):
             on_failed=self._batch_failed,
         )
         self._loop = asyncio.get_running_loop()
-        # `loop.create_future` without its Python frame, because a future is created per record
+        # this partial replaces `loop.create_future`, without a Python frame, because each record needs a future
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
@@ -208,7 +208,7 @@ class Producer(Lifecycle, Generic[K, V]):
             raise
 
     def transaction(self) -> Transaction:
-        """Return a block that is a transaction: `async with producer.transaction(): ...` (S60)."""
+        """Return a context manager whose block is a transaction: `async with producer.transaction(): ...` (S60)."""
         return Transaction(self._need_transactions())
 
     def begin_transaction(self) -> None:
@@ -219,8 +219,9 @@ class Producer(Lifecycle, Generic[K, V]):
         """Commit a consumer's offsets with the transaction; the offset of each partition is the offset of the next
         record to read.
 
-        `group` is the result of `consumer.group_metadata()`; with it, the coordinator fences a consumer that is behind
-        its group (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError for a negative
+        `group` is the result of `consumer.group_metadata()`; with `group`, the coordinator fences a consumer whose
+        generation is outdated (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError
+        for a negative
         offset or a missing group id.
         """
         if not group.group_id:
@@ -517,7 +518,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
-        """Return the route of a topic, updated for changed partitions or leaders."""
+        """Return the queues and the sticky partition of a topic, updated for changed partitions or leaders."""
         count = len(topic.partitions)  # the partitions are numbered from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]

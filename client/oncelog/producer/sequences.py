@@ -1,8 +1,9 @@
 """The sequence numbers of one partition: stamps batches, tracks unacknowledged batches, and decides when to renumber
 (S21-S24, S26, S27). Pure.
 
-While a batch of the partition is in flight, no batch is renumbered, because its response may still show which batches
-the log has. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers immediately by raising
+While a batch of the partition is in flight, no batch is renumbered, because the response to the batch in flight may
+show which batches are in the log. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers
+immediately by raising
 the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt with that number can
 still
 arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response shows whether it was
@@ -75,7 +76,7 @@ class PartitionSequences:
 
     @property
     def needs_settling(self) -> bool:
-        """Whether there is a gap, an unresolved or refused batch, or a restart pending."""
+        """Whether the partition has a gap, an unresolved batch, a refused batch or a pending restart."""
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:

@@ -42,7 +42,7 @@ class End(Enum):
     """The ways in which a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
-    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
+    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn, so InitProducerId must end the transaction (KIP-588)
     NONE = auto()  # this producer can no longer end the transaction
 
 

@@ -1,8 +1,8 @@
 """The four codecs of Kafka's batches, with a limit on the memory that decompression may use.
 
-Traps, each with a test: Java's reader refuses LZ4 frames with linked blocks, which most libraries write by default;
-Java writes Snappy in xerial's framing and others write it raw, and both must be read (T19); the size after
-decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
+Three traps, each with a test. Java's reader refuses LZ4 frames with linked blocks, which most libraries write by
+default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must be read (T19). The size
+after decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
 
 The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
 batches, because only its clients do, saves the time of the import.

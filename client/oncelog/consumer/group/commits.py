@@ -66,7 +66,7 @@ class Commits:
     never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit has an
     `Asked`, which records the time of its request: the generation and, under a cooperative assignor, the partitions of
     the member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
-    passes the `Asked`, the moment of the request.
+    passes the `Asked` of its request.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Commits:
         """A callback for offsets that the coordinator has stored; None if there is no callback."""
 
     def asked(self) -> Asked:
-        """Return the generation and the partitions of the member now, for a commit that is requested now."""
+        """Return the member's present generation and partitions, for a commit that is requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
