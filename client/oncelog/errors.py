@@ -147,8 +147,7 @@ class AbortableError(KafkaError):
 
 
 class OutOfOrderSequence(KafkaError):
-    """The broker's log lacks an earlier batch of this producer, or the broker no longer knows the producer (S9, S28).
-    """
+    """The broker's log lacks an earlier batch of this producer, or it no longer knows the producer (S9, S28)."""
 
 
 class OutcomeUnknown(OutOfOrderSequence):

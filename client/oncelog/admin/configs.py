@@ -53,8 +53,7 @@ async def describe_configs(
 async def incremental_alter_configs(
     calls: Calls, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
 ) -> None:
-    """Change only the named keys of each resource; all other keys keep their values. Raises KafkaError, PartialFailure.
-    """
+    """Change only the named keys of each resource; other keys keep their values. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
     wanted = IncrementalAlterConfigsRequest.AlterConfigsResource

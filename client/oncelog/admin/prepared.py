@@ -130,8 +130,7 @@ class PreparedTransactions:
     ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
         """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair with which the open
         transaction can be ended, and the pair in the transaction's records (None if no transaction is open). Raises
-        KafkaError,
-        UnsupportedVersion.
+        KafkaError, UnsupportedVersion.
         """
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 

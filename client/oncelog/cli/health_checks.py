@@ -72,8 +72,7 @@ class Evidence:
 
     @classmethod
     def of_listeners(cls, state: ClusterState, unreachable: Mapping[int, str]) -> Evidence:
-        """Return evidence for a cluster that could not be read: the evidence only says which brokers cannot be reached.
-        """
+        """Return evidence for a cluster that could not be read: it only says which brokers cannot be reached."""
         return cls(state, unreachable, {}, {}, {}, None, "", frozenset())
 
 

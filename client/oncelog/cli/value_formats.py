@@ -51,8 +51,7 @@ class Formats:
 
 def format_options(choices: tuple[str, ...]) -> Callable[[F], F]:
     """Add the options that choose formats; the command passes their values to `formats_of`: key_format, value_format,
-    registry,
-    key_schema, value_schema, message.
+    registry, key_schema, value_schema, message.
     """
     schema_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     options = [

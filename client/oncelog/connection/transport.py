@@ -218,8 +218,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _check_open(self) -> None:
         """Raise the error that prevents sending, if there is one. If the transport is closing, its connection is
         already lost, and the transport reports the loss in the next iteration of the loop. Until that iteration,
-        writing to some transports
-        (CPython 3.12 and 3.13.0) raises an exception.
+        writing to some transports (CPython 3.12 and 3.13.0) raises an exception.
         """
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))

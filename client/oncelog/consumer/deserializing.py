@@ -59,8 +59,7 @@ class Deserializing(NamedTuple):
             _go_back(taken, done, positions)
 
     async def iterated(self, raw: Raw, source: tuple[PartitionPosition, FetchedPartition], positions: Positions) -> Any:
-        """Return one record of `async for`, deserialized. If deserializing fails, the position returns to that record.
-        """
+        """Return one record of `async for`, deserialized. If that fails, the position returns to this record."""
         position, fetched = source
         partition = position.topic_partition
         positions.withheld = {partition: OffsetAndMetadata(raw.offset, "", fetched.epoch_before_last)}

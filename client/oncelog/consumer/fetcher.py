@@ -203,8 +203,7 @@ class Fetcher:
         return cluster.leader(*position.topic_partition)
 
     def _leave_replica(self, position: PartitionPosition) -> None:
-        """Fetch from the leader again, because the nearer replica does not respond, and the leader may have data (E54).
-        """
+        """Fetch from the leader again, because the nearer replica hangs and the leader may have data (E54)."""
         logger.info(
             "%s: node %d does not answer: asking the leader", position.topic_partition, position.preferred_replica
         )

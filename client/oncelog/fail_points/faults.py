@@ -124,8 +124,7 @@ class Faults:
         return cast(F, functools.update_wrapper(wrapper, function))
 
     def hit(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Hit | None:
-        """Return a `Hit` if this call of the function reaches a fail point, otherwise None.
-        """
+        """Return a `Hit` if this call of the function reaches a fail point, otherwise None."""
         point = step.which(*args, **kwargs)
         if point is None:
             return None

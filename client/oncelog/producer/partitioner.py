@@ -98,8 +98,8 @@ class StickyPartition:
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does
     not respond is drawn only if there is no other partition, and the partitioner switches away from it even before
-    `batch_size` is reached. With this
-    rule, records that could go to other brokers do not fill buffer.memory while one broker hangs (E54).
+    `batch_size` is reached. With this rule, records that could go to other brokers do not fill buffer.memory while one
+    broker hangs (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")

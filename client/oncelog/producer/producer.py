@@ -221,8 +221,7 @@ class Producer(Lifecycle, Generic[K, V]):
 
         `group` is the result of `consumer.group_metadata()`; with `group`, the coordinator fences a consumer whose
         generation is outdated (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError
-        for a negative
-        offset or a missing group id.
+        for a negative offset or a missing group id.
         """
         if not group.group_id:
             raise ValueError("group: has no group id, so no offsets can be committed for it")

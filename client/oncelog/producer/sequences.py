@@ -3,14 +3,10 @@
 
 While a batch of the partition is in flight, no batch is renumbered, because the response to the batch in flight may
 show which batches are in the log. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers
-immediately by raising
-the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt with that number can
-still
-arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response shows whether it was
-written. If only a new epoch helps, batches that
-may still arrive under
-the old epoch are not sent under the new epoch. Kafka's client does send such batches again, so their records may be in
-the log twice.
+immediately by raising the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt
+with that number can still arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response
+shows whether it was written. If only a new epoch helps, batches that may still arrive under the old epoch are not sent
+under the new epoch. Kafka's client does send such batches again, so their records may be in the log twice.
 """
 
 from __future__ import annotations

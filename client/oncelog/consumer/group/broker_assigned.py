@@ -170,8 +170,7 @@ class BrokerAssignedMember:
         self._membership.partitions_given_up()
 
     async def _reconcile(self) -> None:
-        """Revoke partitions, then add new partitions; repeat both steps if the target assignment has changed meanwhile.
-        """
+        """Revoke partitions, then add new partitions; repeat both if the target assignment has changed meanwhile."""
         while self._membership.state is MemberState.STABLE and not self._membership.is_lost:
             wanted = self._named()
             owned = self._positions.assignment

@@ -260,8 +260,7 @@ class GroupCoordinator:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """Unsubscribe within `timeout_s`, not counting the time of callbacks, and stop. Raises exceptions of callbacks.
-        """
+        """Unsubscribe within `timeout_s`, not counting callbacks, and stop. Raises exceptions of callbacks."""
         try:
             await self._leave(CLOSED, timeout_s)
         finally:

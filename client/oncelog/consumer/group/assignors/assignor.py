@@ -1,5 +1,4 @@
-"""The interface of an assignor, which the group leader runs to assign partitions to all members of a generation. Pure.
-"""
+"""The interface of an assignor; the group leader runs it to assign partitions to the members of a generation. Pure."""
 
 from __future__ import annotations
 
