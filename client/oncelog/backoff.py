@@ -13,8 +13,8 @@ failure.
 
 
 def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> float:
-    """Return the seconds to wait after `failures` failures in a row: 0 after none, then doubling up to the maximum,
-    +-20 %.
+    """Return the seconds to wait after `failures` failures in a row. The wait is 0 without a failure; it doubles with
+    each failure up to the maximum, and varies randomly by 20 %.
     """
     if failures <= 0:
         return 0.0

@@ -45,7 +45,9 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is NO_NODE while the partition has no leader; `leader_epoch` is -1 if unknown (Metadata < 7)."""
+    """A partition and its replicas; `leader` is NO_NODE while it has no leader, and `leader_epoch` is -1 if unknown
+    (Metadata before v7).
+    """
 
     index: int
     leader: int
@@ -92,10 +94,10 @@ class Cluster:
         """Return the cluster after `response`; topics that the response does not name are kept, unless the response
         `is_complete`.
 
-        Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
-        not direct requests to the old leader again (KIP-320). Exception: a cached leader that is not among the brokers
-        of the response is replaced even by a lower epoch, so that one wrong response cannot block the partition
-        permanently.
+        Invariant: as long as a topic's id is unchanged, the leader epoch of a partition never decreases, because the
+        response of a lagging broker must not direct requests to the old leader again (KIP-320). Exception: a cached
+        leader that is not among the brokers of the response is replaced even by a lower epoch, so that one wrong
+        response cannot block the partition permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers

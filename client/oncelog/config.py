@@ -81,7 +81,7 @@ class TokenProvider(Protocol):
 
 
 class Bounds(NamedTuple):
-    """The valid values of an option: the integers from low to high, both included."""
+    """The range of valid values of an integer option: from low to high, both included."""
 
     low: int
     high: int = MAX_INT32
@@ -440,7 +440,8 @@ class ShareConsumerConfig(ClientConfig):
     record with accept, release or reject.
     """
     share_acquire_mode: ShareAcquireMode = "batch_optimized"
-    """"batch_optimized": the broker acquires entire batches, so a poll may return more than max_poll_records.
+    """"batch_optimized": the broker acquires entire batches for the consumer, so a poll may return more than
+    max_poll_records.
     "record_limit": a poll returns at most max_poll_records.
     """
     max_poll_records: int = 500
@@ -478,9 +479,8 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """Return option -> declared type for the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so its type
-    is
-    declared as any object here; `tracing.wanted` checks it.
+    """Return option -> declared type for the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so the type
+    of the option `tracing` is declared as any object here; `tracing.wanted` checks the value.
     """
     types = get_type_hints(cls, localns={"Tracing": object})
     return {option.name: types[option.name] for option in fields(cls)}

@@ -43,8 +43,8 @@ async def consume_process_produce(
     a record again, and side effects other than sending are repeated (S63).
 
     The committed offset is the consumer's position, which lies after markers and aborted records too. If a poll passed
-    only markers and aborted records, a separate transaction commits the new positions. Without that commit, a group
-    that has read everything would show a lag above 0 (S91).
+    only markers and aborted records, a separate transaction commits the new positions. Without this additional commit,
+    a group that has read everything would show a lag above 0 (S91).
 
     Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises. If `process`
     raises, the transaction is aborted, the consumer returns to the previous position, and the error propagates.
@@ -157,7 +157,7 @@ def _may_pass(error: KafkaError) -> bool:
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        # repeat if the coordinator has aborted the transaction; any other cause is a call in the wrong state
+        # repeat only if the coordinator has aborted the transaction; otherwise a method was called in the wrong state
         return isinstance(error, AbortableError)
     return error.retriable or rule_of(error.code).is_repeated
 

@@ -147,12 +147,12 @@ class AbortableError(KafkaError):
 
 
 class OutOfOrderSequence(KafkaError):
-    """The broker misses an earlier batch of this producer, or no longer knows the producer (S9, S28)."""
+    """The broker's log lacks an earlier batch of this producer, or it no longer knows the producer (S9, S28)."""
 
 
 class OutcomeUnknown(OutOfOrderSequence):
-    """An attempt to send this batch got no response, and its producer session had to end; sending the batch again could
-    write it twice. The batch may be in the log (S27).
+    """An attempt to send this batch got no response, and the producer session of the batch has ended since; sending the
+    batch again could write it twice. The batch may be in the log (S27).
     """
 
     def __init__(self, message: str) -> None:
@@ -183,8 +183,8 @@ class OffsetOutOfRange(KafkaError):
 
 class LogTruncationError(OffsetOutOfRange):
     """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
-    Kafka's LogTruncationException). The log differs from the records read from `divergent_offset` on (None means
-    unknown). A seek to `divergent_offset` skips no record of the log and repeats none.
+    Kafka's LogTruncationException). From `divergent_offset` on, the log differs from the records that were read; None
+    means that this offset is unknown. A seek to `divergent_offset` skips no record of the log and repeats none.
     """
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:

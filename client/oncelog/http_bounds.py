@@ -76,7 +76,7 @@ class BoundedConnection(H11Protocol):
         super().__init__(config, server_state, app_state or {}, _loop)
         self._all = connections
         self._unparsed = b""
-        """Received bytes that were not passed to h11 yet; fewer than one read of the transport."""
+        """Received bytes that were not passed to h11 yet; at most the bytes of one read of the transport."""
         self._end: asyncio.TimerHandle | None = None
 
     @property

@@ -200,7 +200,8 @@ class ShareConsumerOptions(ClientOptions, total=False):
     record with accept, release or reject.
     """
     share_acquire_mode: ShareAcquireMode
-    """"batch_optimized": the broker acquires entire batches, so a poll may return more than max_poll_records.
+    """"batch_optimized": the broker acquires entire batches for the consumer, so a poll may return more than
+    max_poll_records.
     "record_limit": a poll returns at most max_poll_records.
     """
     max_poll_records: int

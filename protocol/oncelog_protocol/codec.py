@@ -233,7 +233,7 @@ def _default_expression(emit: Emitter, field: FieldSchema) -> str:
 def _runs(
     fields: list[tuple[FieldSchema, WireType]],
 ) -> list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]]:
-    """Return the fields in order, with neighbouring fixed-size fields grouped into lists."""
+    """Return the fields in order, with each run of neighbouring fixed-size fields grouped into a list."""
     runs: list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]] = []
     for pair in fields:
         if pair[1].format is None:

@@ -16,7 +16,9 @@ class Default(Enum):
 
 DEFAULT: Final = Default.ENTITY
 Name: TypeAlias = str | Default | None
-"""One part of a quota entity: a name or DEFAULT; None means that the entity has no such part."""
+"""One part of a quota entity (user, client id or address): a name or DEFAULT; None means that the entity does not have
+this part.
+"""
 
 
 class QuotaEntity(NamedTuple):

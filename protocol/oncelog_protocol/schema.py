@@ -15,8 +15,9 @@ constructor. A field that a
 version does not have is skipped when encoding and gets its default when decoding, so code above the codec sees the same
 fields in all versions.
 
-The names are Kafka's: fields are in snake_case, and structs are unchanged. `schema_of` returns the declaration as data
-(tests compare it with Kafka's own definitions), and `codec.codec` encodes and decodes the bytes.
+All names are Kafka's: the names of fields are converted to snake_case, and the names of structs are unchanged.
+`schema_of` returns the declaration as data (tests compare it with Kafka's own definitions), and `codec.codec` encodes
+and decodes the bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ the frame, and encoded without a copy.
 """
 
 OWN_TAGS: Final = 10_000
-"""Tagged fields with this tag number or a higher one are oncelog's own. Kafka numbers its own tags from 0 up, and a
-reader skips unknown
-tags (KIP-482), so own fields may be added to any flexible message; oncelog's clients do not depend on them.
+"""Tagged fields with this tag number or a higher one are oncelog's own. Kafka numbers its tags from 0 up, and a reader
+skips unknown tags (KIP-482), so oncelog may add its own tagged fields to any flexible message. oncelog's clients do not
+depend on these fields.
 """
 
 _MISSING: Final = dataclasses.MISSING
@@ -262,7 +263,8 @@ def nested(
 )
 def struct(cls: type[T]) -> type[T]:
     """Declare a part of a message: a slotted dataclass whose fields are declared by the functions above."""
-    # Methods that dataclasses would generate for each of a hundred classes are shared, which halves the import time.
+    # All classes share the methods that dataclasses would otherwise generate for each class; this halves the import
+    # time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]
     cls.__repr__ = _shown  # type: ignore[method-assign]

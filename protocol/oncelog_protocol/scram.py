@@ -84,8 +84,8 @@ def unescaped_name(text: str) -> str:
 
 
 def attributes(message: str, *names: str) -> list[str]:
-    """Return the values of exactly these attributes at the start of `message`, in this order. Further attributes are
-    ignored, except `m`, which announces a mandatory extension; no extension is supported. Raises MalformedMessage.
+    """Return the values of these attributes, which must be at the start of `message` in this order. Further attributes
+    are ignored, except `m`, which announces a mandatory extension; no extension is supported. Raises MalformedMessage.
     """
     parts = message.split(",")
     if any(part.startswith("m=") for part in parts):

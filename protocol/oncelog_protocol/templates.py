@@ -1,7 +1,7 @@
 """Byte templates of messages that are encoded often and differ only in their records or in fixed-size fields.
 
 No message format is hard-coded: a field is located by encoding the declared message (`codec`) with two different
-values. If a declaration changes, its templates change too, or no longer exist.
+values. If the declaration of a message changes, its templates change too, or NoTemplate is raised.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ class WireType(Construct):  # type: ignore[misc]
     def _sizeof(self, context: Any, path: Any) -> int:
         return self.min_size
 
-    # construct's own compiler calls these two methods; a WireType inside a construct becomes a call of one generated
-    # function.
+    # construct's own compiler calls these two methods; inside another construct, a WireType is compiled to a call of
+    # its generated function.
     def _emitparse(self, code: CodeGen) -> str:
         emit = Emitter()
         emit.line("buf = io.buffer; pos = io.position; end = io.end; budget = io.budget")

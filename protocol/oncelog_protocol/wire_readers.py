@@ -175,7 +175,7 @@ def read_compact_array_length(buffer: memoryview, position: int) -> tuple[int, i
 
 
 def too_many_elements(count: int, remaining: int) -> TooManyElements:
-    """Return the error with which an array of `count` elements is refused before memory is allocated for it
+    """Return the error that refuses an array of `count` elements, before memory is allocated for the array
     (CVE-2022-34917).
     """
     return TooManyElements(
@@ -216,7 +216,7 @@ def check_tag_end(tag: int, position: int, stop: int) -> None:
 
 
 def read_presence(buffer: memoryview, position: int) -> tuple[bool, int]:
-    """Return whether a nullable struct is present, by its marker byte: 1 means present, -1 null."""
+    """Return whether a nullable struct is present. Its marker byte says so: 1 means present, -1 means null."""
     marker = buffer[position]
     if marker not in (1, 0xFF):
         raise MalformedMessage(f"nullable struct marker {marker}: must be 1 or -1")

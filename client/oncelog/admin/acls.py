@@ -87,8 +87,8 @@ class AclAdmin:
         await self._calls.each(acls, ask, None)
 
     async def delete(self, filters: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
-        """Delete the ACLs that the filters match, and return the deleted ACLs by filter; an ACL that several filters
-        match is reported once.
+        """Delete the ACLs that the filters match, and return filter -> deleted ACLs; an ACL that several filters match
+        is reported for one of them only.
 
         Raises KafkaError, PartialFailure.
         """

@@ -231,14 +231,16 @@ class Admin(Lifecycle):
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
     ) -> None:
-        """Change only the named keys; all other keys keep their values. Raises KafkaError, PartialFailure."""
+        """Change only the named keys of each resource; all other keys keep their values. Raises KafkaError,
+        PartialFailure.
+        """
         await of_configs.incremental_alter_configs(self._calls, changes, validate_only=validate_only)
 
     async def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Set these keys and *reset all other keys* of each resource. In most cases `incremental_alter_configs` is the
-        right call.
+        """Set these keys and *reset all other keys* of each resource. In most cases, use `incremental_alter_configs`
+        instead.
 
         Raises KafkaError, PartialFailure.
         """
@@ -270,7 +272,8 @@ class Admin(Lifecycle):
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset (-1: all present records); returns the new first offset of each partition.
+        """Delete the records below an offset (-1 means the high watermark, which deletes all present records). Returns
+        the new first offset of each partition.
 
         Raises OffsetOutOfRange and other KafkaErrors, PartialFailure.
         """
@@ -365,9 +368,9 @@ class Admin(Lifecycle):
         """Return raw batches of each partition from its offset on, read from the leader's log, including markers and
         aborted batches. This call is for programs that inspect a log; a `Consumer` reads records.
 
-        `max_bytes` limits a response, and by default also each partition; a first batch above the limit is still
-        returned. A leader without data waits up to `max_wait_ms` before it responds. Raises OffsetOutOfRange,
-        CorruptRecords and other KafkaErrors, PartialFailure.
+        `max_bytes` limits the size of a response, and by default also the bytes of each partition in the response; a
+        first batch above the limit is still returned. A leader without data waits up to `max_wait_ms` before it
+        responds. Raises OffsetOutOfRange, CorruptRecords and other KafkaErrors, PartialFailure.
         """
         return await read_log(
             self._calls,

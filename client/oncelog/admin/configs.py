@@ -53,7 +53,7 @@ async def describe_configs(
 async def incremental_alter_configs(
     calls: Calls, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
 ) -> None:
-    """Change only the named keys; all other keys keep their values. Raises KafkaError, PartialFailure."""
+    """Change only the named keys of each resource; other keys keep their values. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
     wanted = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -84,8 +84,8 @@ async def incremental_alter_configs(
 async def alter_configs(
     calls: Calls, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
 ) -> None:
-    """Set these keys and *reset all other keys* of each resource. In most cases `incremental_alter_configs` is the
-    right call.
+    """Set these keys and *reset all other keys* of each resource. In most cases, use `incremental_alter_configs`
+    instead.
 
     Raises KafkaError, PartialFailure.
     """

@@ -27,8 +27,9 @@ MOVED: Final = frozenset(
 
 
 class Coordinators:
-    """Sends requests to coordinators of groups or transactional ids; retries if a coordinator has moved or is
-    loading."""
+    """Sends requests to coordinators of groups or transactional ids; retries if a coordinator has moved, or is still
+    loading its state.
+    """
 
     def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
         self._calls = calls

@@ -1,7 +1,8 @@
 """Administration of consumer groups: `admin.groups`.
 
-Requests for a group are sent to its coordinator, and sent again if the coordinator has moved or is loading. As in
-`admin`, a call for a single item raises the error of that item, and a call for several items raises PartialFailure.
+Requests for a group are sent to its coordinator, and sent again if the coordinator has moved, or is still loading its
+state. As in `admin`, a call for a single item raises the error of that item, and a call for several items raises
+PartialFailure.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset of a group: `offset` is the offset of the next record to read."""
+    """A committed offset of a group: `offset` is the offset of the next record that the group will read."""
 
     offset: int
     metadata: str

@@ -41,7 +41,7 @@ class PartitionEnds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id; `coordinator_id` is the broker that listed it."""
+    """A transactional id in a listing; `coordinator_id` is the broker that listed the id, which is its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -82,10 +82,10 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """The state of a producer id in a partition. Unknown values are -1; fields of an open transaction are None if no
-    transaction is open.
+    """The state of a producer id in the log of a partition. Unknown values are -1; fields of an open transaction are
+    None if no transaction is open.
 
-    `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may set freely;
+    `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may choose freely;
     `coordinator_epoch` is the coordinator epoch of the last marker.
     """
 
@@ -113,7 +113,7 @@ class Hang(Enum):
     UNKNOWN = "unknown"
     """No coordinator knows the producer id of the transaction."""
     NOT_HELD = "not held"
-    """The coordinator has already ended the transaction, or never learned that the transaction writes to this
+    """The coordinator has already ended the transaction, or never learned that the transaction has written to this
     partition.
     """
     OVERDUE = "overdue"
@@ -172,8 +172,9 @@ class OpenTransaction:
 
     @property
     def may_be_aborted_here(self) -> bool:
-        """Whether an abort marker can be written to this partition alone without committing the transaction elsewhere.
-        This is safe if the coordinator writes no marker to this partition and has not decided to commit.
+        """Whether it is safe to write an abort marker to this partition alone: the transaction must not be committed in
+        other partitions. Aborting is safe if the coordinator writes no marker to this partition and has not decided to
+        commit.
         """
         if self.held is None or not self.is_held:
             return True

@@ -79,7 +79,9 @@ async def each_item(
 
 
 def _may_be_elsewhere(error: KafkaError) -> bool:
-    """Return whether the request was not carried out, but may succeed at another broker or on another connection."""
+    """Return whether the error means that the broker did not carry out the request, and that a retry at another broker
+    or on another connection may succeed.
+    """
     return isinstance(error, ConnectionFailed) or error.code is ErrorCode.NOT_CONTROLLER
 
 

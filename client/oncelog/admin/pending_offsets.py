@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 FETCH_BYTES: Final = 1024 * 1024
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes that are read from one partition of __consumer_offsets, starting at its first open transaction. A busy
-partition with an old transaction may have more bytes; pending offsets beyond this limit are not found.
+"""Maximum bytes that are read from one partition of __consumer_offsets, starting at its first open transaction. If more
+bytes follow the first open transaction, pending offsets beyond this limit are not found.
 """
 
 
@@ -94,8 +94,8 @@ async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[T
 
 
 async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransaction]) -> list[PendingOffset]:
-    """Return the offsets in the records of one partition's open transactions; of several records with one key, the last
-    record counts.
+    """Return the offsets in the records of one partition's open transactions; if several records have the same key, the
+    last of them counts.
     """
     by_producer = {each.producer.producer_id: each for each in open_here}
     found: dict[tuple[str, TopicPartition], PendingOffset] = {}

@@ -1,11 +1,11 @@
 """Ends transactions that their producers have handed over, and takes ownership of them first if the brokers support
 that (KIP-939).
 
-Only the producer id and epoch that own a transaction can end the transaction. If no client has taken the transaction
-over, the owner has the producer id and epoch of the transaction's records; a PreparedTransaction stores them. `keep`
-makes this admin client the owner:
-the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
-transactional id either takes ownership in the same way or aborts the transaction.
+A transaction is owned by a producer id and epoch, and only a request with this producer id and epoch can end the
+transaction. If no client has taken the transaction over, the owner has the producer id and epoch of the transaction's
+records; a PreparedTransaction stores them. `keep` makes this admin client the owner: the transaction stays open, no
+longer has a timeout, and the previous owner is fenced. The next producer with the transactional id either takes
+ownership in the same way or aborts the transaction.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from oncelog_protocol.records.batch import NO_PRODUCER_ID
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
 """Retriable errors of a coordinator, including CONCURRENT_TRANSACTIONS."""
 UNUSED_TIMEOUT_MS: Final = 10_000
-"""Transaction timeout (ms) in an admin client's InitProducerId request. The admin client writes no records, so the
-value only has to be below every usual transaction.max.timeout.ms.
+"""Transaction timeout (ms) in an admin client's InitProducerId request. The admin client writes no records, so any
+timeout works that is below the brokers' transaction.max.timeout.ms.
 """
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -128,9 +128,9 @@ class PreparedTransactions:
     async def _take_over(
         self, transactional_id: str, *, two_phase: bool
     ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
-        """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair that ends the open
-        transaction, and the pair of its records (None if no transaction is open). Raises KafkaError,
-        UnsupportedVersion.
+        """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair with which the open
+        transaction can be ended, and the pair in the transaction's records (None if no transaction is open). Raises
+        KafkaError, UnsupportedVersion.
         """
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 

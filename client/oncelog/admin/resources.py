@@ -47,7 +47,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """`total` is the new number of partitions; `assignments` has the replicas of each added partition, in order."""
+    """A topic's new number of partitions, `total`; `assignments` has the replicas of each added partition, in order."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -143,7 +143,7 @@ class AlterConfig(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller_id` is -1 if unknown."""
+    """The brokers of a cluster and its controller; `controller_id` is -1 if unknown."""
 
     cluster_id: str | None
     controller_id: int
@@ -156,8 +156,8 @@ def config_resource(type_: int, name: str) -> ConfigResource:
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group resources by the broker to query: only the broker itself knows its configuration, and any broker (NO_NODE)
-    knows all other resources.
+    """Return broker to query -> resources. Only a broker itself knows its configuration; the configuration of all other
+    resources can be requested from any broker (NO_NODE).
     """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
@@ -167,7 +167,7 @@ def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
 
 
 def config_entry(config: DescribedConfig) -> ConfigEntry:
-    """Return the entry of a setting that a response describes."""
+    """Return the ConfigEntry for a setting in a response."""
     return ConfigEntry(
         name=config.name,
         value=config.value,

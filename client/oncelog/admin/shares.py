@@ -1,7 +1,7 @@
 """Administration of share groups (KIP-932): `admin.shares`.
 
-Requests for a group are sent to its coordinator, and sent again if the coordinator has moved or is loading.
-`admin.groups` lists and deletes share groups like groups of all other protocols.
+Requests for a group are sent to its coordinator, and sent again if the coordinator has moved, or is still loading its
+state. `admin.groups` lists and deletes share groups like groups of all other protocols.
 """
 
 from __future__ import annotations

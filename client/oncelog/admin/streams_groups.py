@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.streams_group_describe import StreamsGroupDescribeResponse
 
 Sources = Mapping[str, list[tuple[str, int]]]
-"""Maps subtopologies to the topics that their tasks read, with the number of partitions of each topic."""
+"""Subtopology -> the topics that its tasks read, with the number of partitions of each topic."""
 
 
 async def ask(
@@ -38,7 +38,7 @@ async def ask(
 
 
 async def _sources(calls: Calls, group: StreamsGroupDescribeResponse.DescribedGroup) -> Sources:
-    """Return the topics that the tasks read. Topics that do not exist are left out."""
+    """Return the existing topics that the tasks read."""
     subtopologies = [] if group.topology is None else group.topology.subtopologies or []
     topics = (await calls.described(None)).topics if subtopologies else {}
     return {

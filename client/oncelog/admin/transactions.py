@@ -146,8 +146,8 @@ class TransactionAdmin:
     async def producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, Producers]:
-        """Return the producers that each partition remembers, sorted by id: on its leader, or on the replica at
-        `broker_id`.
+        """Return the producers that each partition remembers, sorted by id: as the partition's leader, or the replica
+        on `broker_id`, knows them.
 
         Raises KafkaError, PartialFailure.
         """
@@ -293,11 +293,11 @@ class TransactionAdmin:
         """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
-        earlier call. Returns False if the transaction has ended in the other way. Either its coordinator aborted a
-        transaction that was to be committed, because of a timeout or a new initialisation of the transactional id, or
-        the transaction had already been committed. Under transaction protocol V1, and after a new initialisation, the
-        result concerns the last transaction of this producer id and epoch. Prepare only one transaction with each
-        producer id and epoch.
+        earlier call. Returns False if the transaction has ended with the opposite outcome. The outcome is the opposite
+        if the transaction was to be committed, but its coordinator aborted it because of a timeout or a new
+        initialisation of the transactional id. It is also the opposite if the transaction was to be aborted, but had
+        already been committed. Under transaction protocol V1, and after a new initialisation, the result concerns the
+        last transaction of this producer id and epoch. Prepare only one transaction with each producer id and epoch.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id
@@ -311,9 +311,9 @@ class TransactionAdmin:
         no timeout from
         now on, and its producer is fenced (KIP-939, S121).
 
-        Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; a
-        later open transaction of its transactional id is then aborted, because the take-over fences its producer too.
-        Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
+        Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; if a
+        later transaction of the same transactional id is open, it is aborted, because the take-over fences its producer
+        too. Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
         AuthorizationFailed without the operations Write and TwoPhaseCommit on the transactional id. After any other
         KafkaError, call `keep` again.
         """
@@ -489,7 +489,7 @@ class TransactionAdmin:
             return None
 
     async def _at_leader(self, partition: TopicPartition, ask: Callable[[int], Awaitable[R]]) -> R:
-        """Return the result of `ask(node id of the leader)`. Raises KafkaError."""
+        """Find the leader of a partition, and return the result of `ask(node id of the leader)`. Raises KafkaError."""
 
         async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
             return {partition: await ask(node_id)}

@@ -1,4 +1,4 @@
-"""The `oncelog` command: its own commands are here; serve and dump are entry points of the broker.
+"""The command `oncelog`. This package has its commands except `serve` and `dump`, which are entry points of the broker.
 
 `main` finds commands by name and imports only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
 `shares`, `txns`, `log_dirs`, `move_dir`, `reassign` (with `reassignment_throttle` and `move_progress`), `brokers` (with

@@ -73,8 +73,8 @@ def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collecti
 def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
     """Return the assignment that spreads load and preferred leaders evenly over these brokers.
 
-    First, replicas on other brokers move away; then replicas of partitions that could span more racks; then replicas
-    whose move evens out the load. Raises ValueError if there are too few brokers.
+    First, replicas on all other brokers move to these brokers. Next, replicas of partitions that could span more racks
+    move. Last, replicas move that even out the load. Raises ValueError if there are too few brokers.
     """
     others = {node for replicas in current.values() for node in replicas} - brokers.keys()
     placing = _Placing(emptied(current, brokers, sizes, others), brokers, sizes)
@@ -85,7 +85,7 @@ def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
 
 
 class _Placing:
-    """An assignment that changes one replica at a time, with the load of each broker."""
+    """An assignment under construction, in which single replicas are moved, with the load of each broker."""
 
     def __init__(self, current: Assignment, brokers: Racks, sizes: Sizes) -> None:
         known = all(rack is not None for rack in brokers.values())
@@ -142,7 +142,7 @@ class _Placing:
         self.placed[partition] = (node, *(each for each in replicas if each != node))
 
     def use_more_racks(self) -> None:
-        """Move one of two replicas that share a rack, in partitions that could span more racks."""
+        """In each partition that could span more racks, move one of two replicas that are in the same rack."""
         number = len(set(self._racks.values()))
         for partition in self.placed:
             while True:
@@ -162,7 +162,9 @@ class _Placing:
             pass
 
     def _move_one(self, least: float) -> bool:
-        """Move a replica between two brokers whose loads differ by more than `least`; False if no move helps."""
+        """Move a replica between two brokers whose loads differ by more than `least`; return False if no move brings
+        their loads closer together.
+        """
         by_load = sorted(self._racks, key=lambda node: (self._loads[node], node))
         for source in reversed(by_load):
             for target in by_load:
@@ -195,8 +197,8 @@ class _Placing:
         return self._racks[target] not in others or self._racks[source] in others
 
     def spread_leaders(self) -> None:
-        """Change preferred leaders until no broker leads two partitions more than another broker, as far as the
-        replicas allow.
+        """Change preferred leaders until the numbers of partitions that two brokers lead differ by at most one, as far
+        as the replicas allow.
 
         Each round finds the shortest chain of changes from a broker that leads many partitions to a broker that leads
         few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of a
@@ -210,8 +212,8 @@ class _Placing:
                 offers.add(partition, self.placed[partition])
 
     def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
-        """Return the pairs (broker that gives up a lead, broker that gets the lead) of one chain, the end of the chain
-        first; None if no chain helps.
+        """Return one chain as pairs (broker that gives up a lead, broker that gets the lead), in reverse order; None if
+        no chain makes the leads more even.
         """
         for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
             came: dict[int, int] = {}
@@ -229,8 +231,8 @@ class _Placing:
 
 
 class _Offers:
-    """For each pair of brokers, the partitions that the first broker leads and whose lead the second broker could take
-    over.
+    """For each pair of brokers, the partitions that the first broker leads and of which the second broker has a
+    replica.
     """
 
     def __init__(self, placed: Assignment) -> None:

@@ -39,7 +39,7 @@ def values(size: int, seed: int = 0) -> list[bytes]:
 
 
 class Pace:
-    """Limits a load to a rate, in records or transactions per second; None: no limit."""
+    """Limits a load to a rate in records or transactions per second; a rate of None means no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -83,7 +83,7 @@ async def produce(
             if failed:
                 break
         await producer.flush()
-        await asyncio.sleep(0)  # let the event loop run the callbacks of the last acknowledgements
+        await asyncio.sleep(0)  # give the event loop one iteration for the callbacks of the last acknowledgements
     if failed:
         raise failed[0]
 

@@ -59,7 +59,7 @@ class BrokerPages:
     """
     round_trip_ms: float
     metrics: str
-    """The text of /metrics; empty while the broker starts or stops."""
+    """The text of the page /metrics; empty if the broker is starting or stopping."""
 
     def values(self, name: str) -> list[Sample]:
         """Return the samples of one metric."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Planner = Callable[[ClusterState], Assignment]
-    """The type of functions that compute the target assignment of replicas from the state of the cluster. Raises
-    ValueError, Failure.
+    """A function that computes the target assignment of replicas from the state of the cluster. Raises ValueError,
+    Failure.
     """
 
 DEFAULT_THROTTLE: Final = 50_000_000
@@ -64,8 +64,8 @@ def brokers() -> None:
     """Show the brokers and their load, remove all replicas from a broker, and spread the load evenly.
 
     `decommission` and `rebalance` show their plan, and carry it out with --execute. The cluster stores the moves, so
-    they continue without the command. If
-    the command is interrupted, run it again to continue, or cancel all moves with `oncelog reassign cancel --all`.
+    they continue without the command. If the command was interrupted, run the command again to continue, or cancel all
+    moves with `oncelog reassign cancel --all`.
     """
 
 
@@ -151,8 +151,8 @@ def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bo
 def rebalance(bootstrap: str, output: str | None, execute: bool, throttle: int) -> None:
     """Spread the load evenly over all live brokers: bytes, replicas and leaders.
 
-    First, partitions that could span more racks are spread over more racks. Then the largest suitable replicas move
-    from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
+    First, partitions that could span more racks are spread over more racks. After that, the largest suitable replicas
+    move from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
     average.
     """
 

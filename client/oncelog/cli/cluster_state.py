@@ -52,7 +52,7 @@ class ClusterState:
 
     @property
     def assignment(self) -> Assignment:
-        """The replicas of each partition once the ongoing reassignments are over."""
+        """The replicas that each partition has after the ongoing reassignments."""
         return {
             each: self.moving[each].target if each in self.moving else partition.replicas
             for each, partition in self.partitions.items()
@@ -151,7 +151,7 @@ async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
 
 
 async def _directories(admin: Admin, node: int) -> Mapping[str, LogDirectory | KafkaError] | None:
-    """Return the data directories of one broker; None if the broker does not respond, because it may just have died."""
+    """Return the data directories of one broker; None if the broker does not respond."""
     from oncelog.errors import KafkaError
 
     try:

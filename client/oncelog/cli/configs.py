@@ -34,8 +34,8 @@ DOCUMENTATION: Final = Column.headed("Documentation")
 
 
 class Named(NamedTuple):
-    """The resources that the options name: topics, groups, ids of brokers, ids of brokers whose loggers are meant, and
-    whether the defaults of all brokers are meant.
+    """The resources that the options name: topics, groups, ids of brokers, ids of brokers for their loggers, and
+    whether the options name the defaults of all brokers.
     """
 
     topics: tuple[str, ...]

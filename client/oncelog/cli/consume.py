@@ -47,7 +47,7 @@ BYTES: Final = parsed("TEXT", escaped_bytes)
 @dataclass(frozen=True, slots=True)
 class Range:
     """The range to read in each partition: [start, end), and at most `count` records in total. `end` None means the end
-    at the start of the command, unless `is_following`. `count` None means no limit.
+    offset at the start of the command; with `is_following`, None means no end. `count` None means no limit.
     """
 
     start: Position

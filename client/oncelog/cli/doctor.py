@@ -47,7 +47,7 @@ def doctor(bootstrap: str, output: str | None) -> None:
     throttles left behind. Leases, clocks and descriptors need the brokers' HTTP listeners (http.listener).
 
     Plain output: check, state (ok, warning, problem, not checked), what was found, what to do. The exit code is 1 if
-    there is a problem; warnings and checks that could not run leave it at 0.
+    there is a problem; if there are only warnings and checks that could not run, the exit code is 0.
     """
 
     async def command() -> list[Finding]:
@@ -150,7 +150,9 @@ async def _reach(broker: Broker) -> Versions | str:
 
 
 async def _hanging(admin: Admin) -> tuple[Mapping[str, tuple[str, ...]] | None, str]:
-    """Return partition -> reasons why its open transactions hang; None, with the reason, if the query failed."""
+    """Return partition -> reasons why its open transactions hang; if the query failed, return None and the reason of
+    the failure.
+    """
     from oncelog.errors import KafkaError
 
     try:

@@ -76,8 +76,8 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
 
 async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -> HeldOffsets:
-    """Return the pending offsets among these partitions. Reads __consumer_offsets only if there are pending offsets, to
-    find their transactions.
+    """Return the pending offsets among these partitions. If there are pending offsets, the function reads
+    __consumer_offsets to find their transactions.
     """
     unstable = await admin.groups.unstable_offsets(group_id, partitions)
     return replace(await held_offsets.find(admin, [group_id]), unstable=unstable) if unstable else HeldOffsets()

@@ -116,7 +116,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
 
 
 def _tasks_json(member: GroupMember) -> dict[str, Any]:
-    """Return the tasks of a member of a streams group; an empty object for other members."""
+    """Return the tasks of a member of a streams group; members of other groups get an empty object."""
     if member.active_tasks is None:
         return {}
     return {"active_tasks": list(member.active_tasks), "standby_tasks": list(member.standby_tasks or ())}
@@ -147,7 +147,7 @@ def _names(partitions: Any) -> list[str]:
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
     """Return the transactional id that has a pending offset for this partition, or a text with the producer id if the
-    transactional id is unknown; None if no offset is pending.
+    transactional id is unknown. Returns None if this partition has no pending offset.
     """
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:

@@ -1,4 +1,6 @@
-"""`oncelog groups`: list, describe with lag, reset offsets, delete; delete-offsets is in deletions.py."""
+"""`oncelog groups`: lists groups, describes them with their lag, resets offsets and deletes groups; the command
+delete-offsets is in deletions.py.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +85,9 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
         member, client id, host, group instance id, the transactional id of the pending offset, and the latest end of
-    its transaction (ms). A line with "-" for missing values stands for a member without partitions, or for a group that
-    has neither members nor offsets. The total lag of a group is printed below its table; with plain output, on standard
-    error.
+    its transaction (ms). A member without partitions has a line with "-" for the missing values, and so does a group
+    that has neither members nor offsets. The total lag of a group is printed below its table; with plain output, on
+    standard error.
     """
 
     async def command() -> list[GroupPositions]:

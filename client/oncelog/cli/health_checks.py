@@ -22,7 +22,8 @@ LEAST_FREE_SHARE: Final = 0.1
 MOST_USED_DESCRIPTORS: Final = 0.85
 """A broker that uses more than this fraction of its file descriptors will soon run out of descriptors."""
 FEW_DESCRIPTORS: Final = 10_000
-"""A broker's limit of file descriptors should not be lower than this, because each partition and each client uses some.
+"""A broker's limit of file descriptors should not be lower than this, because each partition and each client uses file
+descriptors.
 """
 NAMED: Final = 3
 """Maximum number of partitions that a finding names."""
@@ -71,7 +72,7 @@ class Evidence:
 
     @classmethod
     def of_listeners(cls, state: ClusterState, unreachable: Mapping[int, str]) -> Evidence:
-        """Return evidence for a cluster that could not be read: which brokers cannot be reached, and nothing else."""
+        """Return evidence for a cluster that could not be read: it only says which brokers cannot be reached."""
         return cls(state, unreachable, {}, {}, {}, None, "", frozenset())
 
 

@@ -3,11 +3,10 @@
     {"topic": "t", "partition": 0, "offset": 17, "timestamp": 1767225600000,
      "key": "k", "value": "v", "headers": [["name", "value"]], "encoding": "utf-8"}
 
-Keys, values and header values are text or null; with the `encoding` "base64", all of them are base64. A record to
-produce
-needs only the fields that matter: `{"value": "hello"}` is a record. `produce` ignores `topic` and `offset`, so that the
-output of one command is the input of the other. In both commands, a key or value in a format such as Avro is any JSON
-value. Headers may also be an object if no header name occurs twice.
+Keys, values and header values are text or null; with the `encoding` "base64", all of them are base64. In a record to
+produce, all fields are optional: `{"value": "hello"}` is a record. `produce` ignores `topic` and `offset`, so that it
+can read the output of `consume --json`. In both commands, a key or value in a format such as Avro is any JSON value.
+Headers may also be an object if no header name occurs twice.
 """
 
 from __future__ import annotations

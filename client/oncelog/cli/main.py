@@ -2,10 +2,9 @@
 
 Commands of this package are listed in BUILT_IN. All other commands are entry points of the group `oncelog.commands`;
 the broker adds `serve` and `dump` this way, because the client may not import the broker. Looking up entry points takes
-some 25 ms, because importlib.metadata reads every installed package. `serve` should start without this delay, because
-tools start it often, so SHORTCUTS repeats its entry point. SHORTCUTS repeats only a name and imports nothing; a test
-checks that the name equals the one
-in pyproject.toml.
+some 25 ms, because importlib.metadata reads every installed package. Tools start `serve` often, so it must start
+without this delay; SHORTCUTS therefore repeats the entry point of `serve`. SHORTCUTS repeats only a name and imports
+nothing; a test checks that the name equals the one in pyproject.toml.
 """
 
 from __future__ import annotations

@@ -33,9 +33,8 @@ def move_dir(targets: tuple[Target, ...], bootstrap: str, broker_id: int, path: 
     """Move replicas of a broker to another of its data directories, while they are in use.
 
     If TOPIC is given without a partition, all replicas of the topic on this broker are moved. `oncelog log-dirs` shows
-    the directories, and
-    copies under way; the broker's setting replica.alter.log.dirs.io.max.bytes.per.second limits their rate. To end a
-    move, move the replica to the directory that holds it now.
+    the directories and the copies in progress. The broker's setting replica.alter.log.dirs.io.max.bytes.per.second
+    limits the rate of the copies. To end a move, move the replica to the directory that holds it now.
     """
 
     async def command() -> int:

@@ -91,8 +91,8 @@ def parse_position(text: str, now_ms: int) -> Position:
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
     """Return the offset in [beginning, end] for `position`.
 
-    `found` is the broker's response for an AtTime: the offset of the first record at or after the time; None means that
-    no such record exists, and the end is returned. An AtOffset outside the range is moved to the nearest bound.
+    For an AtTime, `found` is the broker's response: the offset of the first record at or after the time. If `found` is
+    None, no such record exists, and the end is returned. An AtOffset outside the range is moved to the nearest bound.
     """
     match position:
         case Earliest():

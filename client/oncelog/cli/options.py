@@ -80,8 +80,8 @@ def output_option(command: F) -> F:
 
 
 def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
-    """Return a type for click from a function that raises ValueError with a message for the user; the help text shows
-    `name`.
+    """Return a click parameter type for a conversion function that raises ValueError with a message for the user; the
+    help text shows `name`.
     """
 
     def convert(value: str) -> V:
@@ -106,8 +106,9 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Convert `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, added to those of
-    --command-config. The client checks the keys."""
+    """Convert `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, which are added to the keyword
+    arguments from --command-config. The client checks the keys.
+    """
     return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 

@@ -35,8 +35,8 @@ def _as_it_is(value: Any) -> object:
 
 
 class Column(NamedTuple):
-    """`name` is the key in JSON, `heading` is the heading in tables, and `shown(value)` is the text of a value in
-    tables.
+    """A column of the output: `name` is its key in JSON, `heading` its heading in tables, and `shown(value)` the text
+    of a value in tables.
     """
 
     name: str
@@ -56,7 +56,9 @@ def chosen_format(output: str | None) -> str:
 
 
 def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """Handle --output as a callback of click: `yaml` is `json` for the command, but the document is printed as YAML."""
+    """Handle --output as a callback of click: with `yaml`, the command gets the format `json`, but the document is
+    printed as YAML.
+    """
     if value == YAML:
         context.meta[YAML_CHOSEN] = True
         return JSON

@@ -35,7 +35,9 @@ class Patience(logging.Handler):
         self._say = say
         self._clock = clock
         self._since: dict[ErrorCode, float | None] = {}
-        """Error -> time (monotonic seconds) at which the error was first seen; None means that it was reported."""
+        """Error -> time (monotonic seconds) at which the error was first seen; None means that the error has been
+        reported.
+        """
 
     def emit(self, record: logging.LogRecord) -> None:
         arguments = record.args if isinstance(record.args, tuple) else ()

@@ -1,4 +1,4 @@
-"""`oncelog ping`: checks whether brokers serve, for people and for health checks of containers."""
+"""`oncelog ping`: checks whether brokers serve requests, for people and for health checks of containers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ reason of a failure before it is killed.
     help="Seconds to wait for each broker.",
 )
 def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool, timeout: float) -> None:
-    """Check that brokers serve; the exit code is 0 if all named brokers do.
+    """Check that brokers serve requests; the exit code is 0 if all named brokers do.
 
         Only the named brokers are queried; other brokers of their cluster are not. With --in-sync the brokers check all
     topics, which takes longer and shows whether the next broker of a cluster may be stopped. Plain output has a
@@ -96,7 +96,7 @@ async def _ask(address: Address, *, with_topics: bool, timeout: float) -> Metada
 
 
 def replicas_behind(answer: MetadataResponse, node_id: int | None) -> list[str]:
-    """Return the replicas of this broker (None means of any broker) that are not in sync, as `topic-partition on
+    """Return the replicas of this broker (None means any broker) that are not in sync, as `topic-partition on
     broker`.
     """
     return [

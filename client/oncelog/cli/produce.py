@@ -125,8 +125,8 @@ def produce(
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the records that were sent and that were acknowledged. `error` is the first failure, with its line
-    number if a line caused it.
+    """Counts of the records that were sent and that were acknowledged. `error` is the first failure, with the number of
+    the input line if a line caused the failure.
     """
 
     sent: int = 0
@@ -212,7 +212,9 @@ async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
 
 
 class _Progress:
-    """A progress line on standard error, if standard error is a terminal and records are not typed there."""
+    """A progress line on standard error, shown if standard error is a terminal and the records are not typed on that
+    terminal.
+    """
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

@@ -24,8 +24,9 @@ import click
 from click.core import ParameterSource
 
 CHOSEN: Final = "oncelog.cli.profiles"
-"""The key of the chosen profile in the `meta` of click's context: a pair of the profile and whether --profile named
-it."""
+"""The key of the chosen profile in the `meta` of click's context: a pair of the profile and a bool, which is True if
+--profile named the profile.
+"""
 MAX_FILE_BYTES: Final = 1_000_000
 
 
@@ -108,8 +109,8 @@ def choose_profile(context: click.Context, _: click.Parameter, name: str | None)
 
 
 def of_profile(context: click.Context, option: str, value: Any, setting: str) -> Any:
-    """Return the value of an option. The profile's value is used if the option was not given, or if --profile was given
-    and the option came from an environment variable.
+    """Return the value of an option. The profile's value is used in two cases: the option was not given at all, or its
+    value came from an environment variable and --profile was given.
     """
     profile, is_named = context.meta.get(CHOSEN, (None, False))
     if profile is None:

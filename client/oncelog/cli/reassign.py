@@ -206,7 +206,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
 @click.option("--all", "everything", is_flag=True, help="All ongoing reassignments, instead of a PLAN.")
 @throttle_option
 def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve_throttle: bool) -> None:
-    """Cancel the ongoing reassignments in the PLAN: the partitions stay on their previous brokers."""
+    """Cancel the ongoing reassignments of the partitions in the PLAN, which then stay on their previous brokers."""
     if (plan_file is None) is not everything:
         raise click.UsageError("either a PLAN or --all")
     plan = None if plan_file is None else _parsed(from_json, plan_file)

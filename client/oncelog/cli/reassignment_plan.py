@@ -82,9 +82,9 @@ def spread(
     """Distribute the partitions over these brokers (id -> rack); a partition keeps its number of replicas, or gets
     `replication_factor`.
 
-    The numbers of replicas of any two brokers differ by at most one, and each broker leads its share, as far as racks
-    allow. If all brokers have a rack, the replicas of a partition are spread over as many racks as possible. Raises
-    ValueError if there are fewer brokers than replicas.
+    The numbers of replicas of any two brokers differ by at most one, and each broker is preferred leader of an equal
+    share of partitions, as far as racks allow. If all brokers have a rack, the replicas of a partition are spread over
+    as many racks as possible. Raises ValueError if there are fewer brokers than replicas.
     """
     placing = _Placing(brokers)
     ordered = sorted(current)

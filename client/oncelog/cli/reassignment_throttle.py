@@ -47,7 +47,7 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
 
 async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
     """Remove the throttle from these topics, and from all live brokers. Raises KafkaError. The function does not check
-    first whether a throttle exists, because a broker might not know the throttle yet.
+    first whether a throttle exists, because the queried broker might not know a new throttle yet.
     """
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 

@@ -32,7 +32,7 @@ SECRET_WORDS: Final = (
     "account.key",
     "auth.key",
 )
-"""Parts of the names of settings whose values are secrets. Each `.` also matches `_` and `-`."""
+"""Parts of the names of settings whose values are secrets. In these parts, each `.` also matches `_` and `-`."""
 
 # A log or a response may contain any text, so the patterns limit the number of characters before the sign of a secret
 # (`=`, `://`). With this limit, the search time is proportional to the length of the text.

@@ -1,4 +1,4 @@
-"""`oncelog shares`: list, describe with lag, reset and delete share groups (KIP-932)."""
+"""`oncelog shares`: lists share groups, describes them with their lag, resets and deletes them (KIP-932)."""
 
 from __future__ import annotations
 

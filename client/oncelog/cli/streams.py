@@ -1,4 +1,4 @@
-"""Handles standard streams that are closed or whose disk is full.
+"""Handles standard streams that are closed, or that are redirected to a full disk.
 
 If a standard stream is closed, the next opened file or socket would get its descriptor number, and printed text would
 be written to that file or socket.

@@ -1,7 +1,8 @@
 """Records as lines of text: the default input of `produce` and output of `consume`. The functions are pure and work on
 bytes.
 
-A line ends only at the byte 10 and nothing is decoded, so all bytes except the newline pass through unchanged.
+A line ends only at the byte 10, and bytes are not decoded to text, so all bytes except the newline pass through
+unchanged.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def list_users(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @click.argument("name")
 def remove(bootstrap: str, name: str) -> None:
-    """Remove a user and the credentials of all its mechanisms. Open connections of the user remain until the login
+    """Remove a user and the credentials of all its mechanisms. Open connections of the user stay open until their login
     expires.
     """
 

@@ -44,7 +44,7 @@ class DecodedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes records. With `raw_if_invalid`, a value that cannot be decoded is passed as bytes, and `complain` is
+    """Decodes records. With `raw_if_invalid`, a key or value that cannot be decoded stays bytes, and `complain` is
     called.
     """
 

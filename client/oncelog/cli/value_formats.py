@@ -50,8 +50,8 @@ class Formats:
 
 
 def format_options(choices: tuple[str, ...]) -> Callable[[F], F]:
-    """Add the options of the formats, whose values `formats_of` accepts: key_format, value_format, registry,
-    key_schema, value_schema, message.
+    """Add the options that choose formats; the command passes their values to `formats_of`: key_format, value_format,
+    registry, key_schema, value_schema, message.
     """
     schema_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     options = [

@@ -16,7 +16,9 @@ SCRATCH_BYTES: Final = 64 * 1024
 
 
 class FrameTooLarge(ValueError):
-    """The size before a frame is negative or above the limit: the peer does not speak the Kafka protocol."""
+    """Raised if the size in front of a frame is negative or above the limit, because the peer then does not speak the
+    Kafka protocol.
+    """
 
 
 class FrameReader:

@@ -21,8 +21,8 @@ size.
 
 
 class GssapiClient:
-    """One login: client and broker exchange tokens until the security context is established, then the client chooses
-    "no security layer".
+    """The state of one login. Client and broker exchange tokens until the security context is established; the client
+    then chooses "no security layer".
 
     `answer` requests a ticket from the ticket server, which may block, so call it in a thread.
     """

@@ -29,14 +29,14 @@ HANGING_S: Final = 2.0
 that a broker may hold a Fetch.
 """
 MAX_ASKED_AT_ONCE: Final = 3
-"""Maximum number of brokers that have the same request at the same time. The request goes to a further broker when the
-earlier brokers do not respond.
+"""Maximum number of brokers that have the same request at the same time. The client sends the request to a further
+broker when the earlier brokers do not respond.
 """
 
 
 class _Link:
     """The state of one address: its connection or connection attempt, its number of consecutive failures, and the
-    number of the `ask_any` call that last chose the address.
+    number of the last `ask_any` call that chose this address.
     """
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
@@ -115,7 +115,7 @@ class ConnectionPool:
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
         """Return a connection to any broker: the least loaded open connection, or else the first connection that can be
         opened.
-        Bootstrap servers are tried last (KIP-899), except that a hanging broker is tried even after them.
+        Known brokers are tried first, bootstrap servers after them (KIP-899), and hanging brokers last.
 
         Set `elsewhere` if the response of the last broker was of no use, so that another broker is preferred. The last
         broker may be cut off from the cluster and have outdated metadata. Raises ConnectionFailed if no connection can
@@ -171,7 +171,7 @@ class ConnectionPool:
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
     def start_over(self) -> None:
-        """Forget the cluster, and send the next request to the bootstrap servers."""
+        """Discard the known brokers of the cluster, so that the next request goes to the bootstrap servers."""
         self.cluster = Cluster()
 
     def _candidates(self, *, elsewhere: bool) -> list[Address]:

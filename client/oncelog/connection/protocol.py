@@ -26,7 +26,9 @@ from oncelog_protocol.wire_writers import Buffer
 T = TypeVar("T")
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024 + 64 * 1024
-"""Largest response in bytes: 100 MiB of records, a broker's default limit of a request, and some overhead."""
+"""Largest response in bytes: 100 MiB of records, which is also a broker's default limit for a request, plus some
+overhead.
+"""
 CORRELATION_ID_MASK: Final = 2**31 - 1
 ERROR_CODE: Final = Struct(">h")
 
@@ -71,7 +73,9 @@ class InFlight(Generic[T]):
 
 
 class ConnectionProtocol(Generic[T]):
-    """`send` returns the bytes of a request; `get_buffer` and `received` accept bytes and return responses."""
+    """The protocol state of one connection. `send` returns the bytes of a request; `get_buffer` and `received` accept
+    bytes and return responses.
+    """
 
     __slots__ = ("_client_id", "_correlation_id", "_reader", "in_flight")
 
@@ -82,7 +86,7 @@ class ConnectionProtocol(Generic[T]):
         self.in_flight: deque[InFlight[T]] = deque()
 
     def send(self, request: Request[Any], version: int, waiter: T | None, deadline: float = 0.0) -> list[Buffer]:
-        """Return the frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
+        """Return the frame of `request`, in parts. A request without a `waiter` gets no response (Produce with acks=0).
 
         Raises UnencodableMessage, without any change of state.
         """

@@ -216,9 +216,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._broke(error)
 
     def _check_open(self) -> None:
-        """Raise the error that prevents sending, if there is one. A closing transport has already lost its connection,
-        and reports the loss in the next iteration of the loop. Until that iteration, writing to some transports
-        (CPython 3.12 and 3.13.0) raises an exception.
+        """Raise the error that prevents sending, if there is one. If the transport is closing, its connection is
+        already lost, and the transport reports the loss in the next iteration of the loop. Until that iteration,
+        writing to some transports (CPython 3.12 and 3.13.0) raises an exception.
         """
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
@@ -379,8 +379,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
-        """Close the connection if the oldest request is late. Without this call, the timer would close the connection,
-        slightly after the deadline.
+        """Close the connection if the oldest request is late. If this method is not called, the timer closes the
+        connection slightly after the deadline.
         """
         now = self._loop.time()
         if self._held:

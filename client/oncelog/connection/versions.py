@@ -65,7 +65,7 @@ def _finalized(response: ApiVersionsResponse, feature: str) -> int:
 
 
 class VersionTable:
-    """The versions that one broker supports."""
+    """The API versions and finalised features of one broker."""
 
     __slots__ = ("_chosen", "_ranges", "transaction_version")
 

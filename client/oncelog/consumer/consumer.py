@@ -1,4 +1,6 @@
-"""The public consumer: reads topics shared with a group, or partitions assigned by hand, by polls or iteration."""
+"""The public consumer. It reads topics together with a group, or partitions assigned by hand; records are returned by
+polls or by iteration.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ ITERATION_WAIT_MS: Final = 60_000
 
 
 class Consumer(ConsumerView, Generic[K, V]):
-    """Reads this consumer's share of the subscribed topics, or the partitions assigned by hand.
+    """Reads records: of the partitions of subscribed topics that the group assigns to this consumer, or of partitions
+    assigned by hand.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
@@ -209,8 +212,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Subscribe to these topics, or to all topics whose full name matches `pattern`, shared with the group, from
-        the next poll on.
+        """Subscribe to these topics, or to all topics whose full name matches `pattern`; the next poll joins the group,
+        whose members share the partitions of these topics.
 
         Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
         `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or
@@ -664,8 +667,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # Create the future before sending, so that data that a callback finds before the wait begins also wake this
-        # poll.
+        # Create the future before sending, because a callback may find data before the wait begins, and those data must
+        # wake this poll too.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)
@@ -702,7 +705,7 @@ class Consumer(ConsumerView, Generic[K, V]):
 
 
 class _Polling:
-    """Context manager that refuses a second concurrent poll."""
+    """Context manager around a poll: a second, concurrent poll raises an error."""
 
     __slots__ = ("_consumer",)
 
@@ -713,7 +716,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # a poll declares the records of the previous poll processed
+        self._consumer._in_work = None  # the records of the previous poll count as processed now
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

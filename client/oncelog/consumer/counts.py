@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ConsumerCounts:
-    """Counters since the consumer was created."""
+    """Counters of a consumer since it was created."""
 
     records_consumed: int = 0
     """Number of records returned by `poll`, `poll_columns` and iteration."""

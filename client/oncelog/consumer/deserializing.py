@@ -1,9 +1,9 @@
 """Deserializes keys and values of polled records.
 
-The records of a poll do not count as read until the poll returns: a commit during the poll stores the offsets from
-before the poll. If a record cannot be deserialized, or the poll is cancelled, the position returns to the first record
-that is not returned, so that no record is skipped. If the application has moved or dropped a partition during the poll,
-the position that the application has set is kept.
+The records of a poll do not count as read until the poll returns: a commit during the poll stores the positions that
+the partitions had before the poll. If a record cannot be deserialized, or the poll is cancelled, the position returns
+to the first record that is not returned, so that no record is skipped. If the application has moved or dropped a
+partition during the poll, the position that the application has set is kept.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Deserializing(NamedTuple):
                 done[partition] = returned
             return done
         except BaseException:
-            done = {}  # cancelled: the deserialized records are returned to nobody
+            done = {}  # cancelled: no caller gets the deserialized records
             raise
         finally:
             _go_back(taken, done, positions)
 
     async def iterated(self, raw: Raw, source: tuple[PartitionPosition, FetchedPartition], positions: Positions) -> Any:
-        """Return one record of `async for`, deserialized. If that fails, the position returns to the record."""
+        """Return one record of `async for`, deserialized. If that fails, the position returns to this record."""
         position, fetched = source
         partition = position.topic_partition
         positions.withheld = {partition: OffsetAndMetadata(raw.offset, "", fetched.epoch_before_last)}
@@ -91,8 +91,8 @@ class Deserializing(NamedTuple):
 def _go_back(
     taken: dict[TopicPartition, list[Raw]], done: dict[TopicPartition, list[Any]], positions: Positions
 ) -> None:
-    """Move the position of each partition to its first record that is not returned; commits then use
-    these positions.
+    """Move the position of each partition to its first record that is not returned; so that commits use these
+    positions.
     """
     withheld, positions.withheld = positions.withheld, {}
     for partition, records in taken.items():

@@ -1,8 +1,8 @@
-"""The client's half of incremental fetch sessions (KIP-227), one session per node: requests name only changed
-partitions.
+"""The client's half of incremental fetch sessions (KIP-227), one session per node. In a session, a Fetch request names
+only the partitions that have changed since the last request.
 
-Pure. `request` builds the next request; `answered` and `failed` record its outcome. If a node creates no session
-(session id 0, or Fetch before v7), every request names all partitions and requests a session again.
+Pure. `request` builds the next request; `answered` and `failed` record the outcome of that request. If a node creates
+no session (session id 0, or Fetch before v7), every request names all partitions and requests a session again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogEnds(NamedTuple):
 
 
 class FetchSession:
-    """Invariant: `_known` is the content of the node's session once the node has responded to the last request.
+    """Invariant: `_known` is the content of the node's session as soon as the node has responded to the last request.
 
     A node omits values that it has already sent in this session, so `ends` stores the last values of each partition.
     """
@@ -58,8 +58,9 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one
-        request is outstanding."""
+        """Return the session part of the request for the partitions `wanted`: all partitions in a new session,
+        otherwise the changes since the last request. At most one request is outstanding.
+        """
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
             return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())

@@ -45,11 +45,11 @@ def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: i
 
 
 class FetchedPartition:
-    """Batches of one partition, which are read from front to back.
+    """The batches of one partition in a Fetch response; they are decoded from front to back.
 
-    Invariants: `next_offset` is a lower bound of the next record's offset. `_records` from `_index` on are decoded but
-    not taken; the bytes from `_position` on are not decoded. `end_offset` is the offset of the next Fetch, and
-    `end_epoch` the leader epoch of the batch before it.
+    Invariants: `next_offset` is a lower bound of the next record's offset. The items of `_records` from `_index` on are
+    decoded but not taken; the bytes from `_position` on are not decoded. `end_offset` is the offset of the next Fetch,
+    and `end_epoch` the leader epoch of the batch before it.
     """
 
     __slots__ = (
@@ -115,8 +115,9 @@ class FetchedPartition:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch before `next_offset`, even if that batch is a marker; with an older epoch,
-        the log would seem to end below that offset. The value is -1 before the first batch.
+        """The leader epoch of the last batch before `next_offset`, even if that batch is a marker; if the marker's
+        epoch were ignored, a check with the older epoch would find a log that ends below that offset. The value is -1
+        before the first batch.
         """
         return self._epoch if self._index or not self._records else self._epoch_before
 
@@ -165,7 +166,7 @@ class FetchedPartition:
     def take_columns(self) -> list[ColumnBatch]:
         """Take all remaining records, batch by batch. Raises the errors of `take`."""
         taken: list[ColumnBatch] = []
-        if self._index < len(self._records):  # the rest of a batch that `take` has decoded
+        if self._index < len(self._records):  # first return the rest of a batch that `take` has decoded
             rest, self._records, self._index = self._records[self._index :], [], 0
             taken.append(columns_of(rest))
             self._advance(rest[-1])
@@ -198,8 +199,8 @@ class FetchedPartition:
         has_some: bool,
         passes_over: bool = True,
     ) -> T | None:
-        """Call `_next`; if `has_some` earlier batches were taken, return None at an unreadable batch instead of
-        raising.
+        """Call `_next`; at an unreadable batch, raise the error only if no earlier batch was taken (`has_some` is
+        False), otherwise return None.
         """
         try:
             return self._next(decode, passes_over=passes_over)

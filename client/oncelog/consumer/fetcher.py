@@ -33,17 +33,19 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, Isolati
 FetchTopic = FetchRequest.FetchTopic
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
-"""Partition -> (position, its `seeks`, its `fetch_offset`) when the request was sent."""
+"""Partition -> (position object, and the values that its `seeks` and `fetch_offset` had when the request was sent)."""
 
 SOON: Final = 0.5
-"""Fraction of fetch.max.wait.ms within which a response that advances no partition counts as too early."""
+"""A response that advances no partition counts as too early if it arrives before this fraction of fetch.max.wait.ms has
+passed.
+"""
 RESETS_IN_A_ROW: Final = 10
-"""Number of consecutive resets after which an error is raised, because the leader and ListOffsets disagree about the
-bounds of the log.
+"""After this many consecutive resets, an error is raised, because the leader's Fetch and ListOffsets responses disagree
+about the bounds of the log.
 """
 LEADERS_ONLY_S: Final = 10.0
-"""Seconds without requests for nearer replicas after such a replica did not respond, because a leader names the replica
-until it leaves the ISR.
+"""After a nearer replica did not respond, the fetcher uses only leaders for this many seconds, because a leader keeps
+naming that replica until the replica leaves the ISR.
 """
 SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
@@ -51,8 +53,8 @@ logger = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Fetches records for all positions. The fetcher calls `wake` when poll should check for data, an error, or a
-    retry.
+    """Fetches records for all positions. The fetcher calls `wake` when a waiting poll should check again: for data, an
+    error, or a retry that is due.
     """
 
     def __init__(
@@ -76,7 +78,8 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._leaders_only_until = 0.0
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
-        # A node without data responds after this time; repeated earlier responses would form a busy loop.
+        # A broker without data responds after this time. If its responses came earlier, repeated requests would form a
+        # busy loop.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
         self._timer = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
@@ -112,7 +115,7 @@ class Fetcher:
     def damaged(self, position: PartitionPosition) -> None:
         """Discard the buffered data of a partition, because a batch is unreadable. As after every error that poll
         raises, later polls fetch the data again after a
-        backoff, because the data may have been damaged in transit.
+        backoff, because only the transmitted copy of the data may be damaged.
         """
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
@@ -122,7 +125,8 @@ class Fetcher:
         for node_id, session in self._sessions.items():
             connection = self._pool.ready(node_id)
             if session.is_open and connection is not None:
-                # The response is not awaited: a session that is not closed only occupies its slot for longer.
+                # The response is not awaited, because a session that stays open only occupies a slot in the broker's
+                # session cache.
                 connection.start(self._request(session.closing())).cancel()
         self._timer.cancel()
         await self._validator.close()
@@ -167,7 +171,7 @@ class Fetcher:
                 partition=index,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
-                # A leader only appends during its epoch, so records of its own epoch need no check.
+                # A leader only appends during its own leader epoch, so a position with this epoch needs no validation.
                 last_fetched_epoch=NO_LEADER_EPOCH if fetch_epoch == leader_epoch else fetch_epoch,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
@@ -183,7 +187,7 @@ class Fetcher:
         for position in positions:
             position.fetching_from = node_id
         if any(position.preferred_replica == node_id for position in positions):
-            # wake up after this time to detect a replica that hangs
+            # wake up after this time to check whether the replica hangs
             self._timer.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
@@ -199,9 +203,7 @@ class Fetcher:
         return cluster.leader(*position.topic_partition)
 
     def _leave_replica(self, position: PartitionPosition) -> None:
-        """Fetch from the leader again, because the nearer replica does not respond and must not delay available data
-        (E54).
-        """
+        """Fetch from the leader again, because the nearer replica hangs and the leader may have data (E54)."""
         logger.info(
             "%s: node %d does not answer: asking the leader", position.topic_partition, position.preferred_replica
         )
@@ -229,7 +231,8 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
-        # Partitions that are now fetched from another leader, because this node hangs, are ignored.
+        # While this node was hanging, some partitions may have been fetched from another leader; ignore the response
+        # for these partitions.
         asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
             position.fetching_from = NO_NODE
@@ -299,7 +302,7 @@ class Fetcher:
     def _read(self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
         """Add a response to a position. Returns whether poll has work to do."""
         if position.seeks != seeks or not self._positions.owns(position):
-            return False  # the application has moved the position meanwhile
+            return False  # ignore the response: the application has moved the position meanwhile
         if data.error_code:
             return self._refused(node_id, position, offset, data)
         if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
@@ -336,9 +339,8 @@ class Fetcher:
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
         if position.preferred_replica != NO_NODE:
-            # The next Fetch is sent to the leader, also if the offset is out of range; if it names the replica again,
-            # the next request
-            # waits first.
+            # Send the next Fetch to the leader, even if the offset is out of range. If the leader names the same
+            # replica again, the next request waits for the backoff first.
             position.preferred_replica = NO_NODE
             position.back_off(self._loop.time(), self._config, self._rng)
             return False
@@ -349,7 +351,8 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            # otherwise the metadata already name another leader, and the next Fetch is sent to that leader immediately
+            # no backoff if the metadata already name another leader: the next Fetch is then sent to that leader
+            # immediately
             if self._node_for(position) in (NO_NODE, node_id):
                 position.back_off(self._loop.time(), self._config, self._rng)
             return False
@@ -359,7 +362,7 @@ class Fetcher:
     def _out_of_range(self, position: PartitionPosition, offset: int) -> None:
         """Reset the position by auto.offset.reset; set an error if that setting is "none" or if resets do not help."""
         if position.fetched:
-            return  # poll returns the buffered records before it raises an error
+            return  # wait: poll returns the buffered records before it raises an error
         what = f"{position.topic_partition}: offset {offset} is out of range"
         if self._config.auto_offset_reset == "none":
             error = OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, and auto.offset.reset is none")
@@ -380,7 +383,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # start offsets may have to be looked up again
+        self._wake()  # look-ups of start offsets may be due now
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """Handle a failed request: retry after the backoff, or set an error for the application."""

@@ -1,8 +1,9 @@
 """Filters out aborted records (read_committed).
 
-The broker sends entire batches up to the last stable offset, and the list of overlapping aborted transactions: producer
-id and first offset (S52). In offset order, a producer's transactional batches are aborted from that first offset until
-its ABORT marker; later batches belong to another transaction.
+The broker sends entire batches up to the last stable offset, and a list of the aborted transactions that overlap these
+batches; each entry has a producer id and the transaction's first offset (S52). In offset order, a producer's
+transactional batches are aborted from that first offset until its ABORT marker; batches after that marker belong to
+another transaction.
 """
 
 from __future__ import annotations

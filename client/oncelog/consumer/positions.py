@@ -255,8 +255,9 @@ class Positions:
         self.withheld: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions; partitions that were already assigned keep their position and buffered
-        data."""
+        """Make these partitions the entire assignment; partitions that were already assigned keep their position and
+        buffered data.
+        """
         before = self._by_partition
         self._by_partition = {}
         for topic_partition in partitions:
@@ -319,11 +320,12 @@ class Positions:
         ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
-        """Return the positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all partitions.
+        """Return the positions to fetch. A partition with buffered data is fetched only if it has less than
+        `buffer_bytes` of them, and all partitions together less than `total_bytes`.
 
         A partition with some buffered data is fetched too, so that the next response arrives while the application
-        processes the buffered data. After unreadable data, the partition is fetched only when the buffered data have
-        been decoded.
+        processes the buffered data. After a failure, a partition with buffered data is fetched only when these data
+        have proved readable.
         """
         total = sum(position.buffered_bytes for position in self)
         return [

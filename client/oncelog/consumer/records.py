@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library supports defaults of type variables since Python 3.13
+else:  # the standard library's TypeVar supports defaults since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -29,8 +29,8 @@ else:  # the standard library supports defaults of type variables since Python 3
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """Key and value are bytes, the results of the deserializers (K, V), or None; a `value` of None is a tombstone.
-    `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    """A record. Key and value are bytes, the results of the deserializers (types K and V), or None; a `value` of None
+    is a tombstone. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
     """
 
     topic: str

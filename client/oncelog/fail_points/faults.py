@@ -124,9 +124,7 @@ class Faults:
         return cast(F, functools.update_wrapper(wrapper, function))
 
     def hit(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Hit | None:
-        """Return the `Hit` (a fail point that was reached) of a call of the function; None if the call is at no fail
-        point.
-        """
+        """Return a `Hit` if this call of the function reaches a fail point, otherwise None."""
         point = step.which(*args, **kwargs)
         if point is None:
             return None
@@ -228,7 +226,9 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Return the wrapper of a coroutine function: a delay, or the wait for the step, blocks only the caller."""
+    """Return the wrapper of a coroutine function: a delay, or the wait of a reordered step for the next step, makes
+    only the caller wait.
+    """
 
     async def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)

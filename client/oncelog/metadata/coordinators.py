@@ -20,7 +20,7 @@ async def find_coordinator(
     response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)
     code, message = response.error_code, response.error_message
-    # FindCoordinator v4 and later has a list of coordinators; before v4 the response itself has the fields
+    # from v4 on, the response has a list of coordinators; before v4, it has the fields of one coordinator
     for answer in response.coordinators[:1]:
         found = Broker(answer.node_id, answer.host, answer.port)
         code, message = answer.error_code, answer.error_message

@@ -24,7 +24,8 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 logger = logging.getLogger(__name__)
 
 IN_A_ROW: Final = 2
-"""Two refreshes count as consecutive if at most this many times the largest backoff lies between them."""
+"""Two refreshes count as consecutive if the time between them is at most the largest backoff multiplied by this number.
+"""
 
 
 class Metadata:
@@ -107,8 +108,8 @@ class Metadata:
                 raise
 
     def request_refresh(self) -> None:
-        """Start a refresh without waiting for it: immediately, or retry.backoff.ms after the last refresh, and later if
-        the last one did not help.
+        """Start a refresh without waiting for it: immediately, or retry.backoff.ms after the last refresh, or even
+        later if the last refresh did not help.
         """
         if self._running is not None or self._is_closed:
             return
@@ -279,7 +280,7 @@ class Metadata:
 
 
 def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
-    """Log the partitions without a leader, for which readers and writers wait."""
+    """Log the partitions without a leader, because readers and writers of these partitions must wait."""
     topics = [topic for name in names if (topic := cluster.topics.get(name)) is not None]
     for topic in topics:
         leaderless = [index for index, known in topic.partitions.items() if known.leader == NO_NODE]

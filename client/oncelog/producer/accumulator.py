@@ -77,8 +77,8 @@ class Ready:
 
 
 class Accumulator:
-    """`append` a record to a queue's tail, or `open` a new batch; call `ready` and `drain` to take batches; then call
-    `complete`, `give_up`, `split` or `requeue` for each batch.
+    """Use it in this order: `append` a record to a queue's tail, or `open` a new batch; call `ready` and `drain` to
+    take batches; then call `complete`, `give_up`, `split` or `requeue` for each batch that was taken.
 
     With a `session`, batches get sequence numbers when they are drained; `may_send` says whether the transaction is
     ready for a partition. Invariant: `free_memory` plus the reservations of the `incomplete` batches is buffer.memory.

@@ -35,10 +35,10 @@ class PackableRows(Protocol):
         """
 
     def row(self, index: int, now_ms: int) -> Row:
-        """Return one record, which may start a batch and exceed the batch size."""
+        """Return one record, for starting a batch; the record may be larger than the batch size."""
 
     def pieces(self) -> Iterator[Columns]:
-        """Return all records in order, in pieces of some hundred, for callers that need each record."""
+        """Return all records in order, in lists of some hundred records, for callers that need each record."""
 
 
 async def hand_over_packed(

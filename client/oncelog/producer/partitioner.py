@@ -91,14 +91,15 @@ class StickyPartition:
     """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. When
     `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
-    Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
-    before they are full (linger) do not cause a switch; if they did, a slow broker would attract more and more records,
-    because its batches fill up while they wait.
+    The bytes of a batch are counted when the next batch starts, so that no work per record is needed. Batches that are
+    sent before they are full (linger) do not cause a switch; if they did, a slow broker would attract more and more
+    records, because its batches fill up while they wait.
 
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does
-    not respond is drawn only if there is no other partition, and it is left before `batch_size` is reached. With this
-    rule, records that could go to other brokers do not fill buffer.memory while one broker hangs (E54).
+    not respond is drawn only if there is no other partition, and the partitioner switches away from it even before
+    `batch_size` is reached. With this rule, records that could go to other brokers do not fill buffer.memory while one
+    broker hangs (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")

@@ -177,7 +177,7 @@ class Producer(Lifecycle, Generic[K, V]):
             on_failed=self._batch_failed,
         )
         self._loop = asyncio.get_running_loop()
-        # `loop.create_future` without its Python frame, because a future is created per record
+        # this partial replaces `loop.create_future`, without a Python frame, because each record needs a future
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
@@ -208,7 +208,7 @@ class Producer(Lifecycle, Generic[K, V]):
             raise
 
     def transaction(self) -> Transaction:
-        """Return a block that is a transaction: `async with producer.transaction(): ...` (S60)."""
+        """Return a context manager whose block is a transaction: `async with producer.transaction(): ...` (S60)."""
         return Transaction(self._need_transactions())
 
     def begin_transaction(self) -> None:
@@ -219,9 +219,9 @@ class Producer(Lifecycle, Generic[K, V]):
         """Commit a consumer's offsets with the transaction; the offset of each partition is the offset of the next
         record to read.
 
-        `group` is the result of `consumer.group_metadata()`; with it, the coordinator fences a consumer that is behind
-        its group (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError for a negative
-        offset or a missing group id.
+        `group` is the result of `consumer.group_metadata()`; with `group`, the coordinator fences a consumer whose
+        generation is outdated (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError
+        for a negative offset or a missing group id.
         """
         if not group.group_id:
             raise ValueError("group: has no group id, so no offsets can be committed for it")
@@ -348,8 +348,8 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> RecordMetadata:
-        """Send a record, wait for the acknowledgement, and return its RecordMetadata. Also raises the errors of the
-        future.
+        """Send a record, wait for the acknowledgement, and return its RecordMetadata. Raises the errors of `send`, and
+        the errors that the future of `send` gets.
         """
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
@@ -382,9 +382,9 @@ class Producer(Lifecycle, Generic[K, V]):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """Send records that encode themselves (for example an Arrow table) to one partition, in order; one future is
-        done when all are acknowledged. See
-        `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
+        """Send records that encode themselves (for example an Arrow table) to one partition, in order; the returned
+        future is done when all records are acknowledged. See `oncelog.producer.packable_rows.PackableRows` for the
+        requirements on `rows`.
 
         With `tracing`, an object is nevertheless created for each record, to add headers.
         """
@@ -517,7 +517,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
-        """Return the route of a topic, updated for changed partitions or leaders."""
+        """Return the queues and the sticky partition of a topic, updated for changed partitions or leaders."""
         count = len(topic.partitions)  # the partitions are numbered from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
@@ -565,9 +565,8 @@ class Producer(Lifecycle, Generic[K, V]):
         """Start a batch with a record that does not fit into the tail; wait for memory if needed."""
         if queue.tail is not None:
             # The tail is full, so it must not accept more records. Let the event loop run, because a caller that never
-            # waits would otherwise keep the loop from sending the batch. This one iteration of the event loop comes
-            # before the
-            # record is queued, so a cancellation here has no effect.
+            # waits would otherwise keep the loop from sending the batch. The record is queued after this iteration of
+            # the event loop, so a cancellation here leaves nothing queued.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():

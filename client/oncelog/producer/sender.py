@@ -338,7 +338,7 @@ class Sender:
         """Retry `batch` if the error is retriable and neither time nor attempts are used up; otherwise fail it.
 
         `at_fault` has the errors of single records. `is_retriable` overrides the property of the error. `node_id` is
-        the node that failed the batch; no backoff is needed if another node is the leader by now.
+        the node that failed the batch; no backoff is needed if another node has become the leader.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()

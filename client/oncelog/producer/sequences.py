@@ -1,15 +1,12 @@
 """The sequence numbers of one partition: stamps batches, tracks unacknowledged batches, and decides when to renumber
 (S21-S24, S26, S27). Pure.
 
-While a batch of the partition is in flight, no batch is renumbered, because its response may still show which batches
-the log has. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers immediately by raising
-the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt with that number can
-still
-arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response shows whether it was
-written. If only a new epoch helps, batches that
-may still arrive under
-the old epoch are not sent under the new epoch. Kafka's client does send such batches again, so their records may be in
-the log twice.
+While a batch of the partition is in flight, no batch is renumbered, because the response to the batch in flight may
+show which batches are in the log. `settle` decides when no batch is in flight. Kafka's client, in contrast, renumbers
+immediately by raising the epoch of an idempotent producer. This producer reuses a sequence number only if no attempt
+with that number can still arrive; if an attempt may still arrive, the batch is sent again unchanged, and the response
+shows whether it was written. If only a new epoch helps, batches that may still arrive under the old epoch are not sent
+under the new epoch. Kafka's client does send such batches again, so their records may be in the log twice.
 """
 
 from __future__ import annotations
@@ -58,8 +55,8 @@ class PartitionSequences:
         self.restart(NO_IDENTITY)
 
     def restart(self, identity: ProducerIdAndEpoch) -> None:
-        """Restart at sequence 0 under `identity`, whose epoch fences all earlier attempts, so that no earlier attempt
-        can be appended late.
+        """Restart at sequence 0 under `identity`, whose epoch makes brokers refuse all earlier attempts, so that no
+        earlier attempt can be appended late.
         """
         self.identity = identity
         self.next_sequence = 0
@@ -75,7 +72,7 @@ class PartitionSequences:
 
     @property
     def needs_settling(self) -> bool:
-        """Whether there is a gap, an unresolved or refused batch, or a restart pending."""
+        """Whether the partition has a gap, an unresolved batch, a refused batch or a pending restart."""
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
@@ -84,13 +81,13 @@ class PartitionSequences:
         needs a sequence number that is certainly free (S24, S25), and at most as many batches may
         be unacknowledged as the broker remembers (S14).
 
-        If the response to a batch is late while later batches are acknowledged (the leader has moved, and its
-        connection hangs), that batch blocks new batches: when it is sent again, the broker must still remember it
-        (E15).
+        If later batches are acknowledged before a batch (the leader has moved, and the connection to the old leader
+        hangs), the unacknowledged batch blocks new batches, because the broker must still remember it when it is sent
+        again (E15).
 
         Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
         first sequence. If the broker refused the first batch, it could then append the second batch before the first.
-        Without that check, the first batch of a session is therefore sent alone.
+        Without transactions V2, the first batch of a session is therefore sent alone.
         """
         waiting = self.unacknowledged
         if batch.is_stamped:

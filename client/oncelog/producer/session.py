@@ -125,8 +125,8 @@ class ProducerSession:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._judge_unknown_producer(sequences, batch, log_start_offset)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
-            # The error cannot be caused by another producer with this id or by an older epoch of this one, so the
-            # producer id can no longer be used.
+            # No other producer has this producer id, and this producer never returns to an older epoch. The broker's
+            # state must therefore be wrong, and the producer id can no longer be used.
             logger.warning("%s is fenced: requesting a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:

@@ -2,16 +2,15 @@
 
 For each code, the table depends on whether another producer may have owned the transactional id since this producer's
 last successful request (S90). If another owner is possible, the error is fatal, because this producer's state is
-outdated. The coordinator may have forgotten
-the other owner too, so that no broker would fence this producer, and this producer would take the transactional id back
-from that owner.
+outdated. The coordinator may also have forgotten the other owner. In that case no broker would fence this producer, and
+this producer would take the transactional id away from the other owner.
 
 After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
 producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
 InitProducerId with producer id and epoch. Brokers respond with PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to every
 producer except the owner. For a forgotten id, Apache Kafka responds to InitProducerId with a new producer id instead,
-which `is_forgotten` detects. A transaction that no broker knows is aborted locally; the next request then asks the
-coordinator.
+which `is_forgotten` detects. If no broker knows the transaction, it is aborted locally only; the response to the next
+request shows whether this producer is still the owner.
 
 The rules are Kafka's rules (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and release 4.0 for
 INVALID_PRODUCER_ID_MAPPING).
@@ -43,7 +42,7 @@ class End(Enum):
     """The ways in which a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
-    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
+    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn, so InitProducerId must end the transaction (KIP-588)
     NONE = auto()  # this producer can no longer end the transaction
 
 

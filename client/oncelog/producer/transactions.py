@@ -527,9 +527,8 @@ class Transactions:
         manager = self.manager
         self.prepared = None
         # A late copy of a request without a response may reach the coordinator during the next transaction. It could
-        # begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Under V2, the end of each
-        # transaction that was begun
-        # brings the next epoch.
+        # begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Therefore get a new epoch
+        # first. Under V2, the end of a transaction that was begun has already brought a new epoch.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)

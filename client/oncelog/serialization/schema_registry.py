@@ -127,8 +127,8 @@ class SchemaRegistry(Lifecycle):
         return [str(name) for name in answer]
 
     async def referred(self, schema: Schema, form: str = "") -> dict[str, Schema]:
-        """Return all schemas that a schema refers to, directly and indirectly, by the names that it uses; each schema
-        comes after the schemas that it refers to.
+        """Return all schemas that a schema refers to, directly and indirectly, as a mapping by the names in its
+        references. Each schema comes after the schemas to which it refers.
 
         Raises SchemaNotFound, RegistryUnavailable, and SerializationError for more than MAX_REFERENCES schemas or two
         schemas with one name.

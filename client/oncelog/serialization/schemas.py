@@ -50,7 +50,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One version of a subject."""
+    """One version of a subject in a schema registry, with its schema."""
 
     subject: str
     version: int

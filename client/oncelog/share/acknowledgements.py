@@ -57,9 +57,8 @@ def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:
 
 
 class Acknowledgements:
-    """The acknowledgements of one partition that were made and not sent yet. `unsaid` contains the offsets of delivered
-    records that the application has not
-    acknowledged.
+    """The acknowledgements of one partition that the application has made and the consumer has not sent yet. `unsaid`
+    contains the offsets of delivered records that the application has not acknowledged.
     """
 
     __slots__ = ("_renewals", "_said", "unsaid")

@@ -165,8 +165,8 @@ class ShareConsumer(Lifecycle):
     # records
 
     async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
-        """Return records for this member, at most about max_poll_records from each broker; return an empty list after
-        `timeout_ms`.
+        """Return records that were acquired for this member, from each broker approximately max_poll_records at most;
+        return an empty list after `timeout_ms`.
 
         Raises KafkaError if the group refuses the member, CorruptRecords for unreadable records, which were rejected,
         and, in the mode "explicit", ValueError while a record of the last poll is not acknowledged.
@@ -199,8 +199,8 @@ class ShareConsumer(Lifecycle):
         self._acks[self._where(record)].say(record.offset, kind)
 
     async def commit(self, timeout_ms: int | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send the pending acknowledgements, and return the outcomes since the last commit by partition. None means
-        that the acknowledgements are stored; an error means that the records may be delivered again.
+        """Send the pending acknowledgements, and return partition -> outcome of the acknowledgements since the last
+        commit. None means that the acknowledgements are stored; an error means that the records may be delivered again.
 
         Raises RequestTimedOut after `timeout_ms` (default_api_timeout_ms).
         """

@@ -34,8 +34,8 @@ def decode(
     check_crcs: bool,
     max_decompressed_bytes: int,
 ) -> Decoded:
-    """Return the records that were acquired; `acquired` are AcquiredRecords, ascending. More than MAX_OFFSETS offsets
-    give only an error, and their locks expire.
+    """Return the records that were acquired; `acquired` are AcquiredRecords, ascending. If more than MAX_OFFSETS
+    offsets were acquired, the result has only an error, and the acquisition locks of the offsets expire.
     """
     acquired = list(acquired)
     if sum(max(0, batch.last_offset - batch.first_offset + 1) for batch in acquired) > MAX_OFFSETS:

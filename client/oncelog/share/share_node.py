@@ -84,8 +84,8 @@ class ShareNode:
             if response.error_code:
                 raise error_for(response.error_code, response.error_message)
         except BaseException as error:
-            # The session is also lost if the request was cancelled or its response lost, because the broker's session
-            # epoch may then be one higher.
+            # The session is also lost if the request was cancelled or its response lost, because the broker may have
+            # raised its session epoch for that request.
             logger.debug("share session with node %d lost: %s", self.node_id, error)
             self._session.lost()
             raise

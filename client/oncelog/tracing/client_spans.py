@@ -51,8 +51,9 @@ class ClientSpans:
         headers: HeaderSequence,
         **place: int | None,
     ) -> asyncio.Future[Any]:
-        """Call `send` for a record within a span, which ends when the record is acknowledged or has failed. A
-        context that the application has set in the headers is kept, and the span links to it."""
+        """Call `send` for a record within a span, which ends when the record is acknowledged or has failed. If the
+        application has set a trace context in the headers, that context is kept, and the new span links to it.
+        """
         links: list[Link] = []
         if headers:
             headers = checked(headers)

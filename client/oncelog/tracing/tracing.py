@@ -72,7 +72,9 @@ class Tracing:
 
     @property
     def propagator(self) -> TextMapPropagator:
-        """The global propagator is read at each use, because it may be set after this object is created."""
+        """The global propagator is read at each use, because the application may set it after it has created this
+        object.
+        """
         return propagate.get_global_textmap() if self._propagator is None else self._propagator
 
     def context_of(self, record: Traced, onto: Context | None = None) -> Context:

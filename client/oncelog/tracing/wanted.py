@@ -23,8 +23,8 @@ def load() -> ModuleType:
 
 
 def wanted_spans(option: object, client_id: str, group_id: str | None = None) -> ClientSpans | None:
-    """Return the spans for the option: None for None and False, the global setup for True, otherwise the given Tracing.
-    Raises ConfigError.
+    """Return the spans for the option `tracing`. The result is None for None and False; True uses OpenTelemetry's
+    global setup, and a Tracing object is used as it is. Raises ConfigError.
     """
     if option is None or option is False:
         return None

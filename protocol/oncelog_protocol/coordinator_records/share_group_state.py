@@ -29,7 +29,7 @@ class ShareSnapshotKey:
 class ShareSnapshotValue:
     """The entire state of a share partition. Records outside the batches are available or not known yet."""
 
-    snapshot_epoch: int = int32()  # number of snapshots of the share partition
+    snapshot_epoch: int = int32()  # number of this snapshot, which counts the snapshots of the share partition
     state_epoch: int = int32()  # state epoch, raised when the start offset is reset
     leader_epoch: int = int32()  # epoch of the newest leader that has read the state
     start_offset: int = int64()  # all records below this offset are acknowledged or archived; -1 if not set yet

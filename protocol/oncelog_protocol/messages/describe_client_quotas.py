@@ -13,12 +13,12 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """
 
     components: list[ComponentData] = array()
-    strict: bool = boolean()  # whether to exclude entities with further parts (user, client id, ip)
+    strict: bool = boolean()  # whether to exclude entities that have more parts (user, client id, ip)
 
     @struct
     class ComponentData:
         entity_type: str = string()
-        match_type: int = int8()  # what the filter matches: 0 the name in `match`, 1 the default entity, 2 any name
+        match_type: int = int8()  # what this component matches: 0 the name in `match`, 1 the default entity, 2 any name
         match: str | None = string(nullable="0+")
 
 

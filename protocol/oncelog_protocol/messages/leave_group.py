@@ -7,7 +7,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=13, versions="0-5", flexible="4+")
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
-    """Leave the group, or remove members: by member id, static members also by instance id.
+    """Leave the group, or remove members from it. A member is given by its member id; a static member may also be given
+    by its instance id.
 
     v3: many members in one request (KIP-345).
     v4: flexible.

@@ -20,7 +20,7 @@ class ListGroupsRequest(Request["ListGroupsResponse"]):
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The groups of this broker; send the request to every broker to list all groups.
+    """The groups that the responding broker coordinates; to list all groups, send the request to every broker.
 
     v1: throttle_time_ms.
     v2: on a quota violation, the broker responds first and then throttles.

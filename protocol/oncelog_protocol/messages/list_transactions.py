@@ -22,7 +22,7 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"]):
 
 @message(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """The transactional ids of this broker; send the request to every broker to list all ids.
+    """The transactional ids that the responding broker coordinates; to list all ids, send the request to every broker.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION (v2).
     """

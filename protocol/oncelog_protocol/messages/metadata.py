@@ -17,7 +17,7 @@ class MetadataRequest(Request["MetadataResponse"]):
     v10: the topic_id field; but v10 and v11 must not request topics by id or with a null name (T9).
     v11: the cluster's operations moved to DescribeCluster (KIP-700).
     v12: topics may be requested by id, with name None (KIP-516).
-    v13: the response has an error of its own (KIP-1102).
+    v13: the client understands an error of the entire response (KIP-1102).
     """
 
     topics: list[MetadataRequestTopic] | None = array(nullable="1+")
@@ -33,7 +33,7 @@ class MetadataRequest(Request["MetadataResponse"]):
 
 @message(api_key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """The cluster as the broker knows it.
+    """The brokers, topics, partitions and leaders that the responding broker knows.
 
     v1: rack, controller_id, is_internal.
     v2: cluster_id.

@@ -56,7 +56,8 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
 
 @message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
-    """A committed offset per partition; -1 if there is none, which is not an error.
+    """The committed offset of each partition; -1 means that the group has not committed an offset, which is not an
+    error.
 
     v2: an error of the entire group.
     v3: throttle_time_ms.

@@ -33,7 +33,7 @@ class ProduceRequest(Request["ProduceResponse"]):
     v12: a transactional write also adds its partition to the transaction (transactions V2, T7).
     v13: topic ids replace names (KIP-516).
 
-    v0-2 are advertised but refused (T4).
+    A broker advertises v0-2, but refuses requests in these versions (T4).
     """
 
     # None means that the batches belong to no transaction

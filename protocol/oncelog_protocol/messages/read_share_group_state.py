@@ -27,7 +27,7 @@ class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
 
 @message(api_key=84, versions="0", flexible="0+")
 class ReadShareGroupStateResponse:
-    """The state of each share partition.
+    """The stored state of each share partition.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_REQUEST (also if the state was not initialised).

@@ -102,7 +102,7 @@ class ShareFetchRequest(Request["ShareFetchResponse"]):
 class ShareFetchResponse:
     """The response contains entire batches, but the member has acquired only the offsets in `acquired_records`.
 
-    v2 has no other fields.
+    The response has the same fields in v1 and v2.
 
     Errors of the response: GROUP_AUTHORIZATION_FAILED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
     SHARE_SESSION_LIMIT_REACHED, INVALID_REQUEST. Errors of a partition: TOPIC_AUTHORIZATION_FAILED,

@@ -124,8 +124,9 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
 
             @struct
             class CopartitionGroup:
-                """Topics that must have the same number of partitions, as indexes into the lists of the
-                subtopology."""
+                """Topics that must have the same number of partitions; each topic is given by its index in a topic list
+                of the subtopology.
+                """
 
                 source_topics: list[int] = array(of=int16())
                 source_topic_regex: list[int] = array(of=int16())

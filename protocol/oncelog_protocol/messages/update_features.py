@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class UpgradeType(IntEnum):
-    """The kinds of changes that are allowed."""
+    """How the level of a feature may be changed."""
 
     UNKNOWN = 0
     UPGRADE = 1

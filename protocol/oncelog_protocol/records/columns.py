@@ -121,10 +121,9 @@ def _check_fits(batch: RecordBatch, size: int) -> None:
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
     """Raises CorruptBatch, and IndexError if a record extends beyond the end of `data`.
 
-    Every length is checked, although there is no separate line for the check. Positions only grow (`read_length`
-    refuses negative
-    lengths, and bit 0 of a zig-zag byte is the sign), each field is followed by a byte that is indexed, and the last
-    field must end exactly at the record's own length.
+    Every length is checked, although there is no separate line for the check. Three facts replace the check. Positions
+    only grow, because `read_length` refuses negative lengths and bit 0 of a zig-zag byte is the sign. Each field is
+    followed by a byte that is indexed. The last field must end exactly at the record's own length.
     """
     base_offset, base_timestamp, last_offset_delta = batch.base_offset, batch.base_timestamp, batch.last_offset_delta
     add_offset, add_timestamp = columns.offsets.append, columns.timestamps.append

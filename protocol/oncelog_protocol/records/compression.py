@@ -1,8 +1,8 @@
 """The four codecs of Kafka's batches, with a limit on the memory that decompression may use.
 
-Traps, each with a test: Java's reader refuses LZ4 frames with linked blocks, which most libraries write by default;
-Java writes Snappy in xerial's framing and others write it raw, and both must be read (T19); the size after
-decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
+Three traps, each with a test. Java's reader refuses LZ4 frames with linked blocks, which most libraries write by
+default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must be read (T19). The size
+after decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
 
 The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
 batches, because only its clients do, saves the time of the import.
@@ -55,8 +55,8 @@ its size is invalid.
 """
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""The largest expansion of one compressed byte, by codec number: deflate writes 258 bytes from two bits, LZ4 255 bytes
-per length byte, and zstd a block of 128 KB from four bytes.
+"""The maximum number of decompressed bytes for one compressed byte, by codec number: deflate writes 258 bytes from two
+bits, LZ4 255 bytes per length byte, and zstd a block of 128 KB from four bytes.
 """
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -72,7 +72,7 @@ one frame.
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
 """The first output buffer has four times the size of the input; each further buffer is four times larger, so all
-retries cost at most 1/3 of the work.
+unsuccessful attempts together cost at most a third of the last attempt.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
 """If a buffer would be larger than this (bytes), the output buffer gets the maximum size that the caller allows
@@ -138,9 +138,9 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
     """Return the number of bytes to which the data may decompress, so that the output and the decoder's window together
     use at most `max_bytes`.
 
-    The window has a copy of the last output, of the size that the frame declares; a window larger than every decoder
-    must support uses half of the bytes. The data may have several frames, so a further frame is assumed wherever the
-    magic number of a frame occurs.
+    The decoder's window is a copy of the last output and has the size that the frame declares. If that size is above
+    ZSTD_WINDOW, half of `max_bytes` is reserved for the window. The data may have several frames, so a further frame is
+    assumed wherever the magic number of a frame occurs.
     """
     packed = bytes(data)
     position, frames = 0, 0

@@ -46,7 +46,8 @@ header is followed by the length, attributes, timestamp delta and offset delta o
 their lengths, and zero headers.
 """
 MARKERS_KEPT: Final = 64
-"""Maximum number of cached marker batches, which are reused for other partitions of a transaction; each has 78 bytes.
+"""Maximum number of cached marker batches, which are reused for all partitions of a transaction; each cached batch has
+78 bytes.
 """
 RECORD_LENGTH: Final = 0x20
 KEY_LENGTH: Final = 0x08

@@ -17,7 +17,7 @@ from oncelog_protocol.records.columns import NULL_BYTE, read_headers, read_lengt
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 SCAN_CHUNK: Final = 512
-"""Maximum number of records in one list, which is about half a millisecond of work."""
+"""Maximum number of records in one list; scanning such a list takes about half a millisecond."""
 
 
 class RecordSpan(NamedTuple):

@@ -7,8 +7,8 @@ application run only inside poll:
     partitions to revoke  ->  commit, call on_revoked, drop the partitions, and send a heartbeat immediately
     partitions to add     ->  add the partitions, call on_assigned, and send a heartbeat immediately
 
-Members do not wait for each other, and continue to read the partitions that they keep. A fenced or removed member loses
-its partitions (on_lost), and then joins again with the same member id.
+Members do not wait for each other, and continue to read the partitions that they keep. If the coordinator fences or
+removes a member, the member loses its partitions (on_lost), and then joins again with the same member id.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HINTS = {
     " this one can join when its session has ended",
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not serve group_protocol='consumer': Kafka does from 4.0 on",
 }
-"""Error code -> what to do, for errors that end the membership in the group."""
+"""Error code -> advice for the user, for errors that end the membership in the group."""
 
 
 class BrokerAssignedMember:
@@ -104,8 +104,8 @@ class BrokerAssignedMember:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The group metadata for commits in transactions.
 
-        After the member was fenced or has left, its last epoch is sent instead. A commit without an epoch would count
-        as a commit from outside the group, and the broker does not check such commits (S46, S64).
+        After the member was fenced or has left, the metadata contain its last epoch. A commit without an epoch would
+        count as a commit from outside the group, and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
@@ -129,8 +129,8 @@ class BrokerAssignedMember:
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
-        """Reconcile the assignment after new metadata, because the target assignment has topic ids whose names may have
-        become known.
+        """Reconcile the assignment after new metadata, because the new metadata may contain the names of topic ids in
+        the target assignment.
         """
         if self._wanted is not None and self._interest:
             self._attend()
@@ -170,7 +170,7 @@ class BrokerAssignedMember:
         self._membership.partitions_given_up()
 
     async def _reconcile(self) -> None:
-        """Revoke partitions, then add new partitions; repeat if the target has changed meanwhile."""
+        """Revoke partitions, then add new partitions; repeat both if the target assignment has changed meanwhile."""
         while self._membership.state is MemberState.STABLE and not self._membership.is_lost:
             wanted = self._named()
             owned = self._positions.assignment
@@ -192,7 +192,7 @@ class BrokerAssignedMember:
         return self._announced is not None and self._announced != ()
 
     async def _announce(self) -> None:
-        """Call on_assigned for added partitions; if the callback is cancelled, the next poll repeats it."""
+        """Call on_assigned for added partitions; if the callback is cancelled, the next poll calls it again."""
         added = self._announced or ()
         try:
             await self._listener.on_assigned(added)
@@ -254,13 +254,13 @@ class BrokerAssignedMember:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # any error is caught here, because a member without heartbeats is removed from its group
+            except Exception:  # catch every error, because the group removes a member whose heartbeats stop
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 self._heartbeat.failed()
                 failures += 1
 
     async def _until_due(self) -> None:
-        # Late polls must be noticed in time, even if heartbeats are rare.
+        # Wake up at the deadline of the next poll too, so that a late poll is noticed even if heartbeats are rare.
         wait_s = min(self._heartbeat.interval_s, self._config.max_poll_interval_ms / 2000)
         try:
             async with asyncio.timeout(wait_s):
@@ -285,7 +285,7 @@ class BrokerAssignedMember:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return False
         if membership.generation != sent or membership.state is not state:
-            return True  # the member has left the group or was fenced during the request
+            return True  # ignore the response: the member has left or was fenced during the request
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code, response.error_message, sent)
@@ -322,7 +322,7 @@ class BrokerAssignedMember:
         return True
 
     def _fail(self, code: ErrorCode, message: str | None) -> None:
-        """Make the next poll raise the error; the following poll joins again."""
+        """Make the next poll raise the error; the poll after that joins the group again."""
         if self._membership.state is MemberState.PREPARING:
             self._membership.give_up_joining()
         hint = HINTS.get(code)
@@ -391,8 +391,8 @@ class BrokerAssignedMember:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
-            # Without this heartbeat the group learns of the departure only when the member's session times out: the
-            # rebalance is late, but no record is lost.
+            # If this heartbeat is lost, the coordinator learns that the member has left only when its session times
+            # out. The rebalance is then late, but no record is lost.
             logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:

@@ -41,12 +41,13 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Asked(NamedTuple):
-    """The moment at which a commit was requested; the commit belongs to the generation of that moment, however late it
-    is sent (S88).
+    """The state of the member when a commit was requested. The commit belongs to the generation of that moment, even if
+    the request is sent later (S88).
 
-    With a cooperative strategy, members continue to read their kept partitions in the next generation. `held` contains
-    the position objects of the member's partitions at that moment; a partition that was revoked and assigned again has
-    another object. `held` is empty with an eager strategy, where every generation starts with all partitions revoked.
+    With a cooperative assignor, members keep partitions and continue to read them in the next generation. `held`
+    contains the position objects of the member's partitions at that moment; if a partition was revoked and assigned
+    again, it has a different position object. `held` is empty with an eager strategy, where every generation starts
+    with all partitions revoked.
     """
 
     generation: Generation
@@ -65,7 +66,7 @@ class Commits:
     never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit has an
     `Asked`, which records the time of its request: the generation and, under a cooperative assignor, the partitions of
     the member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
-    passes the `Asked`, the moment of the request.
+    passes the `Asked` of its request.
     """
 
     def __init__(
@@ -78,8 +79,8 @@ class Commits:
         is_cooperative: bool = False,
         on_stale: Callable[[], None] | None = None,
     ) -> None:
-        """`on_stale` is for the consumer protocol, whose members send their epoch when they fetch offsets. `on_stale`
-        is called when that epoch is over; the next heartbeat returns the present epoch.
+        """In the consumer protocol, members send their epoch when they fetch offsets. `on_stale` is called if the
+        coordinator responds that the epoch is outdated; the next heartbeat returns the present epoch.
         """
         self._membership = membership
         self._on_stale = on_stale
@@ -96,15 +97,15 @@ class Commits:
         """A callback for offsets that the coordinator has stored; None if there is no callback."""
 
     def asked(self) -> Asked:
-        """Return the generation and the partitions of the member now, for a commit that is requested now."""
+        """Return the member's present generation and partitions, for a commit that is requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
     async def commit(self, offsets: Offsets, timeout_s: float) -> None:
         """Commit for the application, with retries, after the commits requested earlier.
 
-        Waits for a missing topic, because a broker may learn of a new topic late. Raises CommitFailed if this consumer
-        is no longer a member of the generation that reads these partitions (with a cooperative strategy, after
+        Waits for a missing topic, because the coordinator may not know a new topic yet. Raises CommitFailed if this
+        consumer is no longer a member of the generation that reads these partitions (with a cooperative strategy, after
         committing the partitions that it still owns). Raises RequestTimedOut after `timeout_s`, PartialFailure if some
         partitions were refused, otherwise KafkaError.
         """
@@ -125,7 +126,7 @@ class Commits:
         """Commit, with retries, in the generation that the member had at the moment `asked`. Returns the partitions
         that were not committed, either
         because their topic does not exist or, with `before`, because the application has requested a commit since
-        `number` had that value.
+        `before`, an earlier value of `number`.
         """
         return await self._store(offsets, timeout_s, asked, waits_for_topics=False, before=before)
 
@@ -236,7 +237,7 @@ class Commits:
 
     def _is_stale(self, error: KafkaError) -> bool:
         """Return whether a response to a member of the consumer protocol says that the member's epoch is over. The
-        member must still start at the committed offset.
+        member retries, because it must start at the committed offset.
         """
         is_stale = self._on_stale is not None and error.code in STALE
         if is_stale and self._on_stale is not None:
@@ -439,7 +440,8 @@ class AutoCommit:
 
     async def _commit(self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None) -> None:
         try:
-            # Waiting for a deleted topic would keep the application from polling, and the group would wait.
+            # Do not wait for missing topics: while the commit waited for a deleted topic, the application could not
+            # poll, and the group would wait for this member.
             left_out = await self._commits.commit_automatically(offsets, timeout_s, asked, before=before)
             self._stored.update({at: offset for at, offset in offsets.items() if at not in left_out})
         except KafkaError as error:

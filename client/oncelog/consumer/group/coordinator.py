@@ -44,8 +44,8 @@ CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer un
 
 @dataclass(frozen=True, slots=True)
 class _Handover:
-    """A new assignment while it is passed to the application; completed steps stay completed if a callback is
-    cancelled.
+    """A new assignment while it is passed to the application; if a callback is cancelled, the next poll continues with
+    the steps that are not completed.
     """
 
     generation: Generation
@@ -118,9 +118,9 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The identity under which the present partitions were assigned. A member that was expelled or has left sends
-        its last generation. A commit without a generation would count as a commit from outside the group, and the
-        broker does not check such commits (S46, S64).
+        """The member id and generation in which the present partitions were assigned. A member that was expelled or has
+        left sends its last generation. A commit without a generation would count as a commit from outside the group,
+        and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
@@ -197,8 +197,8 @@ class GroupCoordinator:
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
             return  # the generation that was just joined is already over
-        # Changes of topics or of the subscription during the join could not cause a rejoin at that time, so check for
-        # them now.
+        # A change of topics or of the subscription during the join could not cause a rejoin, so check for such changes
+        # now.
         if self._joined_with != self._topics:
             self._rejoin("the subscription has changed")
         self.metadata_changed()
@@ -230,7 +230,7 @@ class GroupCoordinator:
 
     async def _hand_over(self, handover: _Handover) -> None:
         """Pass a new assignment to the application."""
-        # Only the partitions that are not revoked yet are passed, so a failed callback is not repeated.
+        # Pass only the partitions that are not revoked yet, so that a callback that has failed is not called again.
         await self._holdings.give_up(
             self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
         )
@@ -260,7 +260,7 @@ class GroupCoordinator:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """Unsubscribe within `timeout_s` (apart from callbacks), and stop. Raises exceptions of callbacks."""
+        """Unsubscribe within `timeout_s`, not counting callbacks, and stop. Raises exceptions of callbacks."""
         try:
             await self._leave(CLOSED, timeout_s)
         finally:
@@ -292,7 +292,7 @@ class GroupCoordinator:
             self._handover = None
             self._topics = frozenset()
             self._assigned, self._assigned_in = (), NO_GENERATION
-            await self._stop_joining()  # a poll may have started again during a callback
+            await self._stop_joining()  # a poll during a callback may have started these tasks again
             await self._heartbeat.stop()
             if not was_fenced:
                 left_s = deadline - asyncio.get_running_loop().time()
@@ -315,8 +315,8 @@ class GroupCoordinator:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
-            # Without LeaveGroup the group learns of the departure only when the member's session times out: the
-            # rebalance is late, but no record is lost.
+            # If LeaveGroup is lost, the coordinator learns that the member has left only when its session times out.
+            # The rebalance is then late, but no record is lost.
             logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
@@ -333,7 +333,7 @@ class GroupCoordinator:
     # inside
 
     def _look_for_missing_topics(self) -> None:
-        """Refresh metadata sooner than usual for subscribed topics that do not exist yet."""
+        """Refresh the metadata sooner than usual while subscribed topics do not exist yet."""
         wanted = self._topics.union(self._joining.watched or ())
         topics = self._metadata.cluster.topics
         if self._missing_timer is None and any(name not in topics or not topics[name].partitions for name in wanted):

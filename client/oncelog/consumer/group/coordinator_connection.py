@@ -1,12 +1,13 @@
 """Manages the connections to the coordinator of a group.
 
-Brokers respond in order on each connection, and Fetch and JoinGroup wait on purpose, so a heartbeat behind them would
-be delayed. Heartbeats and commits therefore have their own connection, and each rebalance uses another connection.
+Brokers respond in order on each connection, and they hold Fetch and JoinGroup requests for a while, so a heartbeat
+behind such a request would be delayed. Heartbeats and commits therefore have their own connection, and each rebalance
+uses another connection.
 
-Rule: no request waits longer than twice request_timeout_ms for a coordinator that no longer exists. All requests except
-JoinGroup have request_timeout_ms as their timeout. The coordinator may hold JoinGroup until the rebalance timeout, and
-the connection to a machine that lost its power stays open. While JoinGroup waits, the client therefore checks every
-request_timeout_ms that the coordinator still exists.
+Rule: if the coordinator no longer exists, no request waits for it longer than twice request_timeout_ms. All requests
+except JoinGroup have request_timeout_ms as their timeout. The coordinator may hold JoinGroup until the rebalance
+timeout, and the connection to a machine that lost its power stays open. While JoinGroup waits, the client therefore
+checks every request_timeout_ms that the coordinator still exists.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class CoordinatorConnection:
                 connection.close()
 
     async def hold(self, connection: BrokerConnection, request: Request[R], timeout_s: float) -> R:
-        """Return the response to a request that the coordinator may hold for `timeout_s`, on a connection from
-        `for_joining`.
+        """Return the response to a request that the coordinator may hold for `timeout_s`, sent on a connection that
+        `for_joining` has returned.
 
         Raises KafkaError, and ConnectionFailed as soon as another broker is the coordinator or the coordinator has
         restarted.
@@ -99,13 +100,13 @@ class CoordinatorConnection:
         return answer.result()
 
     async def _until_gone(self, connection: BrokerConnection) -> None:
-        """Return when another broker is the coordinator. A machine that has restarted resets the connection as soon as
-        a packet arrives. Therefore ApiVersions requests are sent, to which a coordinator responds after the requests
-        that it holds.
+        """Return when another broker is the coordinator. If the coordinator's machine has restarted, it resets the
+        connection as soon as a packet arrives. Therefore this method also sends ApiVersions requests on the connection;
+        a live coordinator responds to them after the request that it holds.
         """
         while True:
             await asyncio.sleep(self._config.request_timeout_ms / 1000)
-            with suppress(KafkaError):  # keep this connection, because no broker names another coordinator
+            with suppress(KafkaError):  # keep waiting, because no broker names another coordinator
                 connection.start(api_versions_request(), LAST_TRY)
                 found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=True)
                 if Address(found.host, found.port) != connection.address:
@@ -130,7 +131,8 @@ class CoordinatorConnection:
         async with self._finding:
             if self._coordinator is None:
                 self._pool.cluster = Cluster(brokers=self._metadata.cluster.brokers)
-                # The broker that named the lost coordinator may not know the new one.
+                # The broker that named the lost coordinator may not know the new coordinator yet, so query another
+                # broker.
                 self._coordinator = await find_coordinator(
                     self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=self._was_lost
                 )

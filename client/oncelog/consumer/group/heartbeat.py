@@ -94,7 +94,7 @@ class Heartbeat:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # any error is caught here, because a member without heartbeats is expelled
+            except Exception:  # catch every error, because a member without heartbeats is expelled
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 failures += 1
 

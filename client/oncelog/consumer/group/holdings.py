@@ -1,4 +1,6 @@
-"""The partitions of a member: revokes and keeps them, with their commits and callbacks."""
+"""The partitions that a group member owns. This module commits offsets and calls the listener when partitions are
+revoked, lost or assigned.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Holdings:
     ) -> None:
         """Commit the positions of these partitions, if auto-commit is on, call the callback, and drop the partitions.
 
-        If the callback is cancelled, nothing is dropped; if it raises, the partitions are dropped nevertheless.
+        If the callback is cancelled, the partitions are kept. If the callback raises an exception, the partitions are
+        dropped nevertheless.
         """
         if not partitions:
             return
@@ -47,7 +50,7 @@ class Holdings:
                 await self._auto_commit.flush(self._config.default_api_timeout_ms / 1000)
             await callback(tuple(sorted(partitions)))
         except asyncio.CancelledError:
-            raise  # after a cancellation the partitions are kept, and the next poll revokes them again
+            raise  # if cancelled, keep the partitions: the next poll revokes them again
         except BaseException:
             self._drop(partitions)
             raise

@@ -23,8 +23,8 @@ class RebalanceListener:
     are assigned or revoked.
 
     The methods of a listener may commit, seek, pause and request positions. Heartbeats continue during the methods, and
-    max.poll.interval.ms applies. An exception propagates from the poll that called the method; the next poll calls a
-    cancelled method again.
+    max.poll.interval.ms applies. An exception in a method propagates from the poll that called the method. If a method
+    was cancelled, the next poll calls the method again.
 
     A class with other methods named `on_...` is refused with TypeError, because those methods would never be called.
     """

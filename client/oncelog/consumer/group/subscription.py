@@ -1,5 +1,6 @@
-"""Encodes and decodes subscriptions and assignments of the consumer protocol: single partitions in memory,
-partitions grouped by topic on the wire. Pure."""
+"""Encodes and decodes subscriptions and assignments of the consumer protocol: in memory, partitions are single objects,
+and on the wire, partitions are grouped by topic. Pure.
+"""
 
 from __future__ import annotations
 

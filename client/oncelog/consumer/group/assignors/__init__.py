@@ -24,5 +24,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def assignors_for(strategy: Iterable[str | Assignor]) -> list[Assignor]:
-    """Return assignors: objects unchanged, and names looked up. Raises KeyError for an unknown name."""
+    """Return the assignors for a list of names and objects: each name becomes the assignor with that name, and objects
+    are returned unchanged. Raises KeyError for an unknown name.
+    """
     return [ASSIGNORS[chosen] if isinstance(chosen, str) else chosen for chosen in strategy]

@@ -1,4 +1,4 @@
-"""The interface of an assignor, which the leader of a generation runs for all members. Pure."""
+"""The interface of an assignor; the group leader runs it to assign partitions to the members of a generation. Pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """Return the user data of a subscription, from which the next leader learns that the member owned these
-        partitions in that generation.
+        """Return the user data of a subscription, which tells the next group leader which partitions the member owned,
+        and in which generation.
         """
         ...
 

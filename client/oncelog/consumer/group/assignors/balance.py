@@ -1,10 +1,10 @@
 """Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
-Members keep the partitions that they own, and unowned partitions go to the subscriber with the fewest. Then partitions
-move from members with more partitions to members with fewer, through intermediate members if the two share no topic, as
-long as moves even out the counts. When no chain of moves to a member with fewer partitions is left, no assignment is
-more even
-(as in any assignment of unit jobs to machines)."""
+Members keep the partitions that they own, and each unowned partition goes to the subscriber that has the fewest
+partitions. Then partitions move from members with more partitions to members with fewer, through intermediate members
+if the two share no topic, as long as moves even out the counts. If no such chain of moves is left, the assignment is as
+even as possible; this is a known property of assigning unit jobs to machines.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class _Step(NamedTuple):
 
 
 class _Board:
-    """The present holder of each partition. `owners` are the members that owned the partitions before
-    this assignment.
+    """The member to which each partition is assigned at present. `owners` are the members that owned the partitions
+    before this assignment.
     """
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
@@ -70,10 +70,10 @@ class _Board:
 
 
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
-    """Return the most even assignment, as close to the claims as possible.
+    """Return the most even assignment that takes as few partitions as possible from their present owners.
 
-    A partition that two members claim belongs to the claim with the later generation, and to neither member if the
-    generations are equal.
+    If two members claim a partition, the member with the later generation owns it; if the generations are equal,
+    neither member owns it.
     """
     subscribed = subscribers(topics, members)
     board = _Board(subscribed, members)
@@ -92,8 +92,9 @@ def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim])
 
 
 def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
-    """Return partition -> owner by the latest claim, without partitions that are claimed twice in the same
-    generation."""
+    """Return partition -> the member with the latest claim; a partition that two members claim for the same generation
+    is omitted.
+    """
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for claim in claims:
         for partition in claim.partitions:
@@ -119,8 +120,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
             partition = TopicPartition(topic, index)
             if partition in board.owners:
                 continue
-            # The partition counts in a topic's heap may be stale, because other topics assign partitions to the same
-            # members; counts only grow here.
+            # The counts in a topic's heap may be too low, because the same members also get partitions of other topics;
+            # correct the count when a member is taken from the heap.
             while heap[0][0] != board.load[heap[0][2]]:
                 heapreplace(heap, (board.load[heap[0][2]], heap[0][1], heap[0][2]))
             load, rank, member_id = heap[0]
@@ -129,8 +130,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 
 def _even_out(board: _Board) -> None:
-    """Even out the counts, beginning with the members that have the most partitions. Invariant: no member reachable
-    from `closed` members has at least 2 partitions fewer than the present member.
+    """Even out the counts, beginning with the members that have the most partitions. Invariant: no chain of moves leads
+    from a `closed` member to a member that has at least 2 partitions fewer than the present member.
     """
     closed: set[str] = set()
     while True:

@@ -1,6 +1,6 @@
 """Cooperative sticky: sticky assignment, but members keep their partitions while the group rebalances (KIP-429).
 
-A partition moves in two steps. In this generation the partition is assigned to no member, so its owner revokes the
+A partition moves in two steps. In the first generation the partition is assigned to no member, so its owner revokes the
 partition and rejoins; the
 next generation assigns the partition to the new owner. Therefore two members never read a partition at the same time.
 """
@@ -38,7 +38,7 @@ class CooperativeStickyAssignor:
 
 def _generation(member: Member) -> int:
     """Return the generation of a member's owned partitions. Before v2 of the subscription, the generation is in the
-    user data: Java's clients send only the generation there, librdkafka sends it last.
+    user data: Java's clients send only the generation there, and librdkafka sends the generation after other data.
     """
     if member.subscription.generation_id != NO_GENERATION:
         return member.subscription.generation_id

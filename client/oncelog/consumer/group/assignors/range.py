@@ -1,8 +1,8 @@
 """Range: each member gets a consecutive range of each topic's partitions; the first members get the remainder.
 
 For topics with equal partition counts, members get the same partition numbers, which joins of topics need. With racks
-(KIP-881), partitions are assigned first to members in the rack of a replica, as long as the counts do not change;
-topics with equal members and partition counts are still assigned together.
+(KIP-881), partitions are assigned first to members in the rack of a replica, but racks never change the number of
+partitions that a member gets. Topics with equal subscribers and partition counts are still assigned together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Share:
         self._counts = {member.member_id: 0 for member in members}
         member_racks = {member.subscription.rack for member in members} - {None}
         all_racks = frozenset[str]().union(*racks)
-        # If every partition is in every rack, or no member's rack has a replica, racks make no difference.
+        # If every partition is in every rack, or no member's rack has a replica, racks do not affect the assignment.
         self.is_rack_aware = bool(member_racks & all_racks) and any(there != all_racks for there in racks)
 
     def room(self, member: Member) -> int:

@@ -12,7 +12,9 @@ from oncelog.consumer.group.subscription import Member
 
 
 class RoundRobinAssignor:
-    """The assignment is even if all members subscribe to the same topics; otherwise it may be uneven."""
+    """The assignment is even if all members subscribe to the same topics; with different subscriptions, it may be
+    uneven.
+    """
 
     name: Final = "roundrobin"
     is_cooperative: Final = False

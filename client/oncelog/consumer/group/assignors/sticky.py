@@ -15,7 +15,7 @@ from oncelog_protocol.consumer_protocol import StickyAssignorUserData
 from oncelog_protocol.errors import MalformedMessage
 
 USER_DATA_VERSIONS: Final = (1, 0)
-"""Versions of the user data, in the order in which decoding is tried."""
+"""Versions of the user data; decoding tries the versions in this order."""
 
 
 class StickyAssignor:
