@@ -194,8 +194,7 @@ def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., 
 
 
 def _check_broker(what: str) -> None:
-    """Raise RealAccess if the caller is a module of the broker, other than the interfaces of `runtime/`.
-    """
+    """Raise RealAccess if the caller is a module of the broker, other than the interfaces of `runtime/`."""
     caller = _module(4)
     if caller.startswith(BROKER) and not caller.startswith(SEAMS):
         raise RealAccess(f"{caller} called {what}: the broker reaches it through oncelog_broker.runtime")

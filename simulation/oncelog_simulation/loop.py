@@ -336,7 +336,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9 of the process: none of its code runs any more. The process's objects are kept until the run is over.
+        """kill -9 of the process: none of its code runs any more. The process's objects are kept until the run is
+        over.
         """
         if not process.is_alive:
             return

@@ -319,7 +319,8 @@ class ReplicatedCluster:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
 
     def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION, but: int | None = None) -> int:
-        """Return the broker that coordinates a transactional id or a group; wait until it is another broker than `but`.
+        """Return the broker that coordinates a transactional id or a group; wait until it is another broker than
+        `but`.
         """
 
         def look() -> int:

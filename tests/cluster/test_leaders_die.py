@@ -94,7 +94,8 @@ def test_c16_leaders_change_again_and_again(
 
 
 def write_alone(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
-    """Write a record with acks=1, which is lost if the leader dies; its outcome is unknown, whatever the response is.
+    """Write a record with acks=1, which is lost if the leader dies; its outcome is unknown, whatever the response
+    is.
     """
     history.send(value.decode(), place, value)
     try:

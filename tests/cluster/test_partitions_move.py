@@ -78,7 +78,8 @@ class Operator:
 
     def call_back(self, partitions: Iterable[TopicPartition]) -> None:
         async def cancel(admin: Admin) -> None:
-            """Cancel reassignments; if an earlier attempt has already cancelled some of them, these count as cancelled.
+            """Cancel reassignments; if an earlier attempt has already cancelled some of them, these count as
+            cancelled.
             """
             moving = await admin.list_partition_reassignments(partitions)
             await admin.alter_partition_reassignments(dict.fromkeys(moving))

@@ -108,7 +108,8 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
 
 
 def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers: BrokerCluster, topic: str) -> None:
-    """The leader asks the coordinator, which is on another broker, and learns that the partition is in no transaction.
+    """The leader asks the coordinator, which is on another broker, and learns that the partition is in no
+    transaction.
     """
     stage = Stage(three_brokers, topic, is_v2=False)
     txn, where = stage.txn, stage.elsewhere

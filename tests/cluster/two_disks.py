@@ -69,7 +69,8 @@ class TwoDisks:
 
     @contextmanager
     def replaced(self, directory: Path, by: Path | None) -> Iterator[None]:
-        """Replace `directory` until the end of the block: by a copy of `by`, or by an empty directory if `by` is None.
+        """Replace `directory` until the end of the block: by a copy of `by`, or by an empty directory if `by` is
+        None.
         """
         aside = directory.with_name(f"{directory.name}.aside")
         directory.rename(aside)

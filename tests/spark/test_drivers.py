@@ -172,7 +172,8 @@ def test_k19_a_query_stopped_in_mid_batch_loses_nothing(spark: Any, stream: Stre
 def test_k20_a_killed_broker_loses_nothing(
     spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
 ) -> None:
-    """The broker is restarted during the commit, which either continues, or fails and is completed by the next start.
+    """The broker is restarted during the commit, which either continues, or fails and is completed by the next
+    start.
     """
     broker = broker_factory(None)
     broker.start()

@@ -71,8 +71,7 @@ def killed_after(path: Path, batches: int) -> None:
 
 
 def test_a_job_survives_kill_9(address: str, topic: str, tmp_path: Path) -> None:
-    """Whatever the job was doing when it was killed, each row exists once, and the final audit reports no fault.
-    """
+    """Whatever the job was doing when it was killed, each row exists once, and the final audit reports no fault."""
     target = f"{topic}-out"
     create(address, topic, target)
     asyncio.run(fill(address, topic))

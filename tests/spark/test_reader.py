@@ -248,7 +248,8 @@ def test_the_last_plan_is_shown_with_where_a_new_checkpoint_begins(address: str,
 
 
 def test_a_batch_that_may_not_be_as_large_any_more_is_planned_anew(address: str, topic: str) -> None:
-    """If a batch takes too long, a user can make it smaller: the user removes its checkpoint entry and sets the option.
+    """If a batch takes too long, a user can make it smaller: the user removes its checkpoint entry and sets the
+    option.
     """
     create(address, topic)
     _, checkpoint, _ = lost_entries(address, topic, 1)

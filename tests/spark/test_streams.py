@@ -88,7 +88,8 @@ def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream
     ],
 )
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
-    """The query fails; either its entire batch is visible or none of it, and the query continues when it is restarted.
+    """The query fails; either its entire batch is visible or none of it, and the query continues when it is
+    restarted.
     """
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)

@@ -104,7 +104,8 @@ class Options:
 
 
 def _hint(lower: str, names: Mapping[str, str]) -> str:
-    """Return a suggestion which option the user may have meant: a Kafka key with the prefix kafka., or a similar name.
+    """Return a suggestion which option the user may have meant: a Kafka key with the prefix kafka., or a similar
+    name.
     """
     if PREFIX + lower in CLIENT_KEYS:
         return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"

@@ -102,7 +102,8 @@ class Plans:
         return Plans((*self.plans, Plan(number, position, moves))[-kept:], number)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit for the newest plan: one offset for each partition from which the batch reads.
+        """Return the offsets to commit for the newest plan: one offset for each partition from which the batch
+        reads.
         """
         if not self.plans:
             return {}

@@ -28,8 +28,7 @@ class UnreachableSchemas(Exception):
 
 
 class Writer(NamedTuple):
-    """A schema with which values were written, and the fastavro function that can read such values (`avro_bounds`).
-    """
+    """A schema with which values were written, and the fastavro function that can read such values (`avro_bounds`)."""
 
     schema: Schema
     read: Callable[..., Any]

@@ -111,7 +111,8 @@ class GroupMember(ClientWorkload):
                     return
 
     async def _has_committed_all(self, consumer: oncelog.Consumer) -> bool:
-        """Return whether this consumer is a member of its group, and the group has committed the end of each partition.
+        """Return whether this consumer is a member of its group, and the group has committed the end of each
+        partition.
         """
         if consumer.group_metadata().generation_id < 0:
             return False

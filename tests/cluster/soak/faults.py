@@ -185,7 +185,8 @@ class Resources:
 def strike_and_heal(
     stage: Stage, strike: Strike, resources: Resources, is_over: threading.Event, now: Callable[[], float]
 ) -> Done:
-    """Cause a fault, and return when the fault has ended; end the fault early if `is_over` says that the run is over.
+    """Cause a fault, and return when the fault has ended; end the fault early if `is_over` says that the run is
+    over.
     """
     with resources.taken(strike):
         began = now()

@@ -120,7 +120,8 @@ class OffsetObserver(Observer):
                 pass
 
     def committed(self, group: str) -> dict[Place, int]:
-        """Return the committed offsets of those partitions whose coordinator responds at this moment. Raises OSError.
+        """Return the committed offsets of those partitions whose coordinator responds at this moment. Raises
+        OSError.
         """
         request = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
         found = {}

@@ -40,7 +40,8 @@ class Progress:
         return time.monotonic() - self._started
 
     def note(self, client: str) -> None:
-        """Record that the client made progress: a record was acknowledged, a transaction committed, or something read.
+        """Record that the client made progress: a record was acknowledged, a transaction committed, or something
+        read.
         """
         now = self.now
         last = self._last.get(client, now)
@@ -62,7 +63,8 @@ class Progress:
         self.events.append((self.now, f"{client}: {what}"))
 
     def waiting(self, longer_than: float) -> dict[str, float]:
-        """Return, for each client that has waited for more than `longer_than` seconds, how many seconds it has waited.
+        """Return, for each client that has waited for more than `longer_than` seconds, how many seconds it has
+        waited.
         """
         now = self.now
         return {client: now - last for client, last in list(self._last.items()) if now - last > longer_than}

@@ -25,7 +25,8 @@ stop reading permanently (`readers`).
 
 
 class Streams:
-    """Two instances of the applications, a writer of the applications' input, and a reader of their copies and counts.
+    """Two instances of the applications, a writer of the applications' input, and a reader of their copies and
+    counts.
     """
 
     name = "streams"

@@ -130,7 +130,8 @@ def forms(data: Path) -> dict[str, Any]:
 
 
 def _forms_of_store(path: Path) -> Any:
-    """Return the schema version and the tables of the SQLite file, and the version of the JSON for each kind of node.
+    """Return the schema version and the tables of the SQLite file, and the version of the JSON for each kind of
+    node.
     """
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -1,4 +1,5 @@
-"""Follows docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is decommissioned.
+"""Follows docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is
+decommissioned.
 """
 
 from __future__ import annotations

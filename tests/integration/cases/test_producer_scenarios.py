@@ -281,7 +281,8 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClien
 
 
 def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: BrokerFactory, topic: str) -> None:
-    """redpanda#22670: the broker has forgotten the producer, and accepts the producer's next sequence, which is not 0.
+    """redpanda#22670: the broker has forgotten the producer, and accepts the producer's next sequence, which is not
+    0.
     """
     settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()

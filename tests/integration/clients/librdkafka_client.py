@@ -232,7 +232,8 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _wire_code(error: KafkaError) -> int:
-    """Return Kafka's error code; librdkafka hides it behind an error code of its own when it gives up an offset reset.
+    """Return Kafka's error code; librdkafka hides it behind an error code of its own when it gives up an offset
+    reset.
     """
     if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str().lower():
         return int(KafkaError.OFFSET_OUT_OF_RANGE)

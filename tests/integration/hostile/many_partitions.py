@@ -1,4 +1,5 @@
-"""Uses thousands of partitions: either all in one transaction, or created one by one until the descriptors are used up.
+"""Uses thousands of partitions: either all in one transaction, or created one by one until the descriptors are used
+up.
 """
 
 from __future__ import annotations

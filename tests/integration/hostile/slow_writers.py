@@ -24,7 +24,8 @@ WATCHED_SECONDS = 1.0
 
 
 def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) -> str:
-    """Open `size` connections, send the beginning of a frame on each connection, and then repeatedly one byte on each.
+    """Open `size` connections, send the beginning of a frame on each connection, and then repeatedly one byte on
+    each.
     """
     begun = SIZE.pack(SAID_BYTES) + frame(_request(100), ApiKey.PRODUCE, 9)[SIZE.size :]
     writers = [connect(scene) for _ in range(size)]

@@ -141,7 +141,8 @@ def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
 
 
 def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
-    """Tell the process which step of the sink to run and at which point to die, and wait until the process has ended.
+    """Tell the process which step of the sink to run and at which point to die, and wait until the process has
+    ended.
     """
     told = base64.b64encode(pickle.dumps(step))
     with process:

@@ -1,5 +1,4 @@
-"""Finds the partitions to audit, whether each log still has its first record, and whether each log is compacted.
-"""
+"""Finds the partitions to audit, whether each log still has its first record, and whether each log is compacted."""
 
 from __future__ import annotations
 
