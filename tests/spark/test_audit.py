@@ -71,8 +71,8 @@ def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str)
 
 
 def test_an_audit_by_key_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """At first the keys are correct. Then they have a gap of two, a duplicate, a wrong order and a value that is no
-    number, and no key begins with 0.
+    """At first the keys are correct. After further writes the keys have a gap of two, a duplicate, a wrong order and a
+    value that is no number, and no key begins with 0.
     """
     create(address, topic)
     numbers = [(b"k%d" % (index % 5), 1 + index // 5) for index in range(50)]
