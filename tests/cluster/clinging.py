@@ -69,9 +69,9 @@ def said(statistics: str) -> Said:
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Return whether librdkafka hangs, judged by its statistics at two points of one call. It hangs if between these
-    points it could send requests, waited for no response, sent no request about coordinators, and did not try in vain
-    to connect to a bootstrap broker.
+    """Return whether librdkafka hangs, judged by its statistics at two points of one call. The library hangs if between
+    these points it could send requests, waited for no response, sent no request about coordinators, and did not try in
+    vain to connect to a bootstrap broker.
     """
     is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)

@@ -25,7 +25,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
         yield cluster
     for broker in cluster.brokers.values():
         log = broker.log.read_text()
-        # Such an error is logged with a traceback by background tasks, too.
+        # Background tasks, too, log a disk error with a traceback.
         assert log.count("Traceback") == len(re.findall(r"\nOSError: \[Errno (28|5)\]", log)), log
 
 

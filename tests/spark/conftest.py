@@ -1,4 +1,4 @@
-"""Fixtures of the tests with a live Spark: one JVM and one session for all of them, because a start takes longer than
+"""Fixtures of the tests with a live Spark: all of them share one JVM and one session, because a start takes longer than
 most tests. These tests run after all others, one at a time.
 
 If PySpark (the extra `pipeline`) is not installed, no test is collected.
@@ -23,7 +23,9 @@ from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 LOG_CHARACTERS = 6000
 WARNINGS = ("ResourceWarning", "DeprecationWarning", "FutureWarning", "pytest.PytestUnraisableExceptionWarning")
-"""Warnings that PySpark itself causes: sockets that are left to the garbage collector, and its use of pandas."""
+"""Warnings that PySpark itself causes: it leaves sockets to the garbage collector, and uses deprecated features of
+pandas.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +48,7 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """The session. A Spark session with two tasks at a time, each of which is tried three times."""
+    """The session. A Spark session that runs two tasks at a time, and tries each task up to three times."""
     from spark_session import started
 
     from oncelog_pipeline.spark.environment import worker_python

@@ -1,5 +1,5 @@
-"""Runs Spark's own Kafka connector with an oncelog broker in a separate process, because its jars must be present when
-the JVM starts.
+"""Runs Spark's own Kafka connector with an oncelog broker in a separate process, because the connector's jars must be
+present when the JVM starts.
 
 python connector_process.py SPEC (JSON: the fields of `Work`; prints JSON: the result of each step)
 """
@@ -20,8 +20,8 @@ ROWS = 500
 
 @dataclass(frozen=True)
 class Work:
-    """The arguments of the process: address and topics; the topic `filled` has records, some of them aborted, and the
-    other topics are empty.
+    """The arguments of the process: address and topics. The topic `filled` has records, some of them aborted; the other
+    topics are empty.
     """
 
     address: str
@@ -101,7 +101,7 @@ def _main() -> None:
 
 
 def _hand_over(connector: Connector) -> str:
-    """Alternate between both sources, with new records each time.
+    """Alternate between the connector's source and oncelog's source, with new records each time.
 
     Returns the reason if the connector's stream source requires another version of Spark.
     """

@@ -21,8 +21,8 @@ from streams import Stream
 @dataclass(frozen=True)
 class Application:
     """`foreach_batch` is the path of a file: the batches are written by `df.write` inside foreachBatch, and the driver
-    dies after the first batch, when it creates the file. With `is_batch_write` the records are read as a table and
-    written by one `df.write` without a writeId; the driver dies as the stream's options say.
+    dies after the first batch, because that batch creates the file. With `is_batch_write` the records are read as a
+    table and written by one `df.write` without a writeId; the driver dies as the stream's options say.
     """
 
     stream: Stream

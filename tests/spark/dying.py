@@ -1,5 +1,5 @@
 """Defines `format("dying")`, a version of format("oncelog") for tests: a process that reaches a named point dies there,
-or raises an exception, a given number of times.
+or raises an exception, as often as an option says.
 
 The option dieAt names the point:
 
@@ -9,17 +9,17 @@ The option dieAt names the point:
 - `reading`: a task dies when it has read its first Arrow batch.
 - `decision`: the commit worker dies just before it writes the decision to commit the batch.
 - `decided`: the commit worker dies after it has written the decision to commit, before it ends any transaction.
-- `committing`: any process dies that is about to commit a decided transaction, also one that aborts the batch.
+- `committing`: any process that is about to commit a decided transaction dies, even a process that aborts the batch.
 - `one ended`: the commit worker dies after it has ended the first transaction.
 - `all ended`: the commit worker dies after it has ended the last transaction.
 
-The option dieHow says what happens there:
+The option dieHow says how the process dies at the point, or what else happens:
 
 - `kill`: the process kills itself with -9.
 - `raise`: the process raises Raised.
 - `stand`: the process pauses at the point until another process kills it.
 - `driver`: the process kills the JVM whose process id is diePid, and itself.
-- `jvm`: the process kills the JVM that has started it, of the driver or of an executor, and itself.
+- `jvm`: the process kills itself and the JVM that has started it, which belongs to the driver or to an executor.
 - `executor`: the process kills the JVM whose daemon has started it, and itself.
 - `broker`: the process kills the process diePid, and continues.
 
@@ -69,10 +69,10 @@ class Death:
     part: int | None = None
 
     def strike(self, point: str) -> None:
-        """If this point and this task are the chosen ones, die, raise Raised or pause, as `how` says."""
+        """If this point and this task are the chosen ones, die, raise the exception Raised, or pause, as `how` says."""
         if point != self.at or not self._is_meant():
             return
-        # The file is appended to under a lock, because two tasks may arrive here simultaneously.
+        # A lock protects the append to the file, because two tasks may reach this point simultaneously.
         descriptor = os.open(self.file, os.O_CREAT | os.O_APPEND | os.O_RDWR)
         os.lockf(descriptor, os.F_LOCK, 0)
         done = os.fstat(descriptor).st_size

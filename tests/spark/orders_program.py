@@ -24,7 +24,7 @@ from streams import LATE, TRIES
 
 REPOSITORY = HERE.parents[1]
 PYTHON_PATH = os.pathsep.join([str(HERE / "dying_everywhere"), str(HERE)])
-"""A PYTHONPATH with which `format("oncelog")` is the dying format."""
+"""A PYTHONPATH that makes `format("oncelog")` the dying format."""
 SECONDS = 600
 LATE_ROWS = re.compile(r"^revenue: .* (\d+) late$", re.MULTILINE)
 READ_SECONDS = 60.0
@@ -32,7 +32,7 @@ READ_SECONDS = 60.0
 
 def environment(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a shell in which no virtual environment is activated. Spark is as small as in other
-    tests; `settings` are additional settings of Spark. The settings are written to a file in `directory`.
+    tests; `settings` are added to its settings. The settings are written to a file in `directory`.
     """
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
     defaults = SETTINGS | dict(settings or {})
@@ -59,7 +59,7 @@ class Program:
         return self.directory / "died"
 
     def dies(self, topic: str, death: Death) -> str:
-        """Run the program and check that the query that writes to the topic has died once; return the output."""
+        """Run the program and check that the query which writes to the topic has died once; return the output."""
         self.died.unlink(missing_ok=True)
         code, output = self._run(self._environment(topic, death))
         assert has_died(self.died) == 1, output
@@ -68,7 +68,7 @@ class Program:
         return output
 
     def succeeds(self, topic: str = "", death: Death = Death()) -> str:  # noqa: B008  frozen
-        """Run the program until it succeeds, again if a Python worker started too late; return the output."""
+        """Run the program until it succeeds; start it again if a Python worker started too late; return the output."""
         for _ in range(TRIES):
             code, output = self._run(self._environment(topic, death))
             if code == 0 or LATE not in output:

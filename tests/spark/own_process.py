@@ -1,4 +1,6 @@
-"""Runs a Python file as a program in a separate process, which may be killed, or need jars when its JVM starts."""
+"""Runs a Python file as a program in a separate process, because a test may kill it, or its JVM must find jars when it
+starts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ SECONDS = 600
 
 
 def run_file(path: str, told: Any) -> subprocess.CompletedProcess[str]:
-    """Run the Python file with `told`, as JSON, as its argument; return when the program has ended, or was killed
+    """Run the Python file with `told`, as JSON, as its argument. Return when the program has ended, or was killed
     together with its workers and its JVM.
     """
     command = [sys.executable, path, json.dumps(told)]

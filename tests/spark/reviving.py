@@ -10,7 +10,7 @@ from dying import has_died
 from foreign_clients import eventually
 
 SECONDS = 300
-"""Limit in seconds for the death, because the program must first start, which is slow on a busy machine."""
+"""Limit in seconds for waiting for the death, because the program must first start, which is slow on a busy machine."""
 
 
 class reviving:  # noqa: N801  reads as a context

@@ -14,7 +14,7 @@ from oncelog_pipeline.spark.java import set_java_home
 
 HERE = Path(__file__).parent
 MASTER = "local[2,3]"
-"""Two tasks run at a time, and each is tried three times, while plain local[2] retries none."""
+"""Two tasks run at a time, and each is tried three times; plain local[2] would never retry a task."""
 MEMORY = "512m"
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -42,7 +42,7 @@ def started(
     for name, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # an environment variable for other processes that a test starts
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # other processes that a test starts read this environment variable
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

@@ -65,7 +65,7 @@ class StandaloneCluster:
         return log.read_text
 
     def kill_worker(self) -> None:
-        """Kill the last worker, with which its executors end. The process id is that of the JVM, which has replaced
+        """Kill the last worker; its executors end with it. The process id is that of the JVM, which has replaced
         `spark-class`.
         """
         self._processes[-1].kill()

@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 PARTITIONS = 2
 LATE = "connect back"
-"""Part of the two error texts of Spark for a Python worker that did not start within ten seconds. The limit of ten
-seconds cannot be configured, and a worker on a busy machine takes longer.
+"""The text that Spark's two errors for a Python worker that did not start within ten seconds have in common. The limit
+of ten seconds cannot be configured, and a worker on a busy machine takes longer.
 """
 TRIES = 30
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 
 
 def again_if_late(do: Callable[[], T]) -> T:
-    """Repeat work that may be repeated if a worker started too late: a query with a checkpoint, or a write with a
-    writeId.
+    """Run work, and repeat it if a worker started too late; the work must be repeatable: a query with a checkpoint, or
+    a write with a writeId.
     """
     for left in range(TRIES, 0, -1):
         try:
@@ -46,8 +46,8 @@ class Stream:
     writes: Mapping[str, str] = field(default_factory=dict)
     """Additional options of the sink."""
     sums: bool = False
-    """Whether the stream counts the records by minute, with a watermark of a minute; the number in a value is its
-    second.
+    """Whether the stream counts the records by minute, with a watermark of a minute; the number in a record's value is
+    its second.
     """
 
     def start(self, spark: Any, trigger: Mapping[str, Any] = AVAILABLE_NOW) -> Any:
@@ -102,7 +102,7 @@ async def _produce(address: str, topic: str, records: Sequence[bytes], options: 
 
 
 def produce(address: str, topic: str, records: Sequence[bytes], **options: Any) -> None:
-    """Write records with keys, to the partitions in turn."""
+    """Write records with keys, to the partitions in rotation."""
     asyncio.run(_produce(address, topic, records, options))
 
 
@@ -143,7 +143,9 @@ async def _is_over(address: str, topic: str, partitions: int) -> bool:
 
 
 def is_over(address: str, topic: str, partitions: int = PARTITIONS) -> bool:
-    """Return whether no transaction is open. Apache Kafka reports a commit before consumers may see its records."""
+    """Return whether no transaction is open. Apache Kafka reports a commit before consumers can see the committed
+    records.
+    """
     return asyncio.run(_is_over(address, topic, partitions))
 
 

@@ -69,8 +69,8 @@ def test_an_archive_is_written_and_restored(
 
 
 def test_an_incomplete_archive_is_not_restored(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """Lost files, a topic in use, and a retention that would delete all records are noticed before any record is
-    written.
+    """Before any record is written, the command reports lost files, a topic in use, and a retention that would delete
+    all records.
     """
     create(address, topic, partitions=PARTITIONS)
     asyncio.run(fill(address, topic))

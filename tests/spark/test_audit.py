@@ -37,15 +37,17 @@ async def write_numbers(address: str, topic: str, numbers: list[tuple[bytes | No
 
 
 class Whole(Extent):
-    """The extent of an audit that treats the beginning of a topic as if no record had been deleted there."""
+    """The extent of an audit that treats the beginning of the topic as its original beginning, as if no record had been
+    deleted there.
+    """
 
     def is_whole(self, topic: str, partition: int) -> bool:
         return True
 
 
 def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """An offset range that the audit did not read counts as missing records, and records without sequences are not
-    reported as correct.
+    """An offset range that the audit did not read counts as missing records, and the audit does not report records
+    without sequences as correct.
     """
     empty, unnumbered = f"{topic}-empty", f"{topic}-unnumbered"
     create(address, topic, empty, unnumbered)
@@ -69,8 +71,8 @@ def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str)
 
 
 def test_an_audit_by_key_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """First the keys are correct; then they have a gap of two, a duplicate, a wrong order and a value that is no
-    number, and no key begins with 0.
+    """At first the keys are correct. After further writes the keys have a gap of two, a duplicate, a wrong order and a
+    value that is no number, and no key begins with 0.
     """
     create(address, topic)
     numbers = [(b"k%d" % (index % 5), 1 + index // 5) for index in range(50)]

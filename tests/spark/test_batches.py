@@ -76,7 +76,7 @@ def test_a_range_is_read_and_limit_ends_early(spark: Any, address: str, topic: s
 
 
 def test_a_batch_with_a_write_id_is_written_once(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """Spark replaces a dead worker and retries its task, and a repeated write with the same writeId writes nothing."""
+    """Spark replaces a dead worker and retries its task. A second write with the same writeId writes nothing."""
     create(address, topic)
     table = spark.range(0, 300, 1, 3).selectExpr("cast(id as string) as value")
     write(

@@ -18,7 +18,7 @@ from streams import Stream, committed_values, create, produce, values
 from oncelog import Admin
 
 ROWS = 40
-"""The number of records of each batch, which has all records since the previous batch."""
+"""The number of records in each batch; a batch has all records that were written since the previous batch."""
 
 
 class Query:
@@ -45,18 +45,18 @@ class Query:
         return Path(self.stream.checkpoint) / log / str(number)
 
     def lose(self, log: str, number: int) -> None:
-        """Remove an entry of one of the checkpoint's logs."""
+        """Remove one entry from one of the checkpoint's logs."""
         self.entry(log, number).unlink()
         (Path(self.stream.checkpoint) / log / f".{number}.crc").unlink(missing_ok=True)
 
     @property
     def is_right(self) -> bool:
-        """Return whether each row that was produced is visible once."""
+        """Return whether each row that was produced is visible exactly once."""
         return committed_values(self.stream.address, self.stream.target) == Counter(values(self.produced))
 
     def is_refused(self, sentence: str) -> None:
         before = committed_values(self.stream.address, self.stream.target)
-        for _ in range(2):  # each start must be refused, not only the first
+        for _ in range(2):  # every later start must be refused as well
             with pytest.raises(StreamingQueryException, match=sentence):
                 self.run()
         assert committed_values(self.stream.address, self.stream.target) == before
@@ -71,8 +71,8 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
 def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
-    """S1: the sink has decided to commit batch 1, a power cut has removed the checkpoint entries of the batch, and 100
-    more records arrive.
+    """S1: the sink has decided to commit batch 1. A power cut has then removed the checkpoint entries of the batch, and
+    100 more records arrive.
     """
     query.stream = replace(query.stream, writes={"delivery": delivery})
     query.batches(2)
@@ -95,8 +95,8 @@ def test_a_checkpoint_without_its_last_commit_loses_nothing(query: Query) -> Non
 
 
 def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> None:
-    """Spark repeats the previous batch, and the sink finds that this batch is committed; without these checkpoint
-    entries the query continues.
+    """Spark repeats the previous batch, because its checkpoint entries are missing; the sink finds that this batch is
+    committed, and the query continues.
     """
     query.batches(3)
     query.lose("offsets", 2)
@@ -138,8 +138,8 @@ def test_an_older_checkpoint_loses_nothing(query: Query, tmp_path: Path, back: i
 
 
 def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
-    """With the first checkpoint entry the id of the stream is lost, so the sink can no longer distinguish new records
-    from those of a decided batch.
+    """If the first checkpoint entry is missing, the id of the stream is lost, so the sink can no longer distinguish new
+    records from the records of a decided batch.
     """
     query.batches(1)
     query.lose("offsets", 0)

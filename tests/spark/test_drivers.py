@@ -66,8 +66,8 @@ def check(stream: Stream) -> None:
     ],
 )
 def test_a_killed_driver_loses_nothing(stream: Stream, died: Path, point: str, seen: int) -> None:
-    """If the driver is killed before the decision, the batch is replayed; if it is killed after the decision, the next
-    driver completes the batch, and no task writes.
+    """If the driver is killed before the decision, the batch is replayed. If it is killed after the decision, the next
+    driver completes the batch, and no task writes anything.
     """
     part = {"diePart": "0"} if point == "rows flushed" else {}
     dies(Application(dying(stream, died, dieAt=point, dieHow="driver", **part)))
@@ -84,7 +84,9 @@ def test_k12_a_driver_killed_between_two_ends_loses_nothing(stream: Stream, died
 
 
 def test_k14_a_decided_timed_out_batch_is_written_again(stream: Stream, died: Path) -> None:
-    """The coordinator has aborted all transactions of the batch: the replay notices that and writes the batch again."""
+    """The coordinator has aborted all transactions of the batch; the replay notices the aborts and writes the batch
+    again.
+    """
     timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
     dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
     assert has_died(died) == 1
@@ -125,8 +127,8 @@ def test_k24_a_batch_inside_foreach_batch_is_written_once(stream: Stream, tmp_pa
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path, is_late: bool) -> None:
-    """S2: the driver is killed between the ends of two transactions. The second attempt writes the rows whose
-    transactions have timed out, and nothing else.
+    """S2: the driver is killed after it has ended one transaction and before it ends the next. The second attempt
+    writes the rows of the transactions that have timed out, and nothing else.
     """
     writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
     dies(
@@ -143,7 +145,7 @@ def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path,
 
 
 def test_k16_a_killed_executor_loses_nothing(stream: Stream, died: Path) -> None:
-    """The test uses a cluster whose executors are separate JVMs, one of which is killed."""
+    """The test uses a cluster whose executors are separate JVMs, and kills one of these JVMs."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
     succeeds(Application(told, "local-cluster[2,1,512]", settings))
@@ -170,14 +172,16 @@ def test_k19_a_query_stopped_in_mid_batch_loses_nothing(spark: Any, stream: Stre
 def test_k20_a_killed_broker_loses_nothing(
     spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
 ) -> None:
-    """The broker is restarted: the commit either continues, or fails and is completed by the next start."""
+    """The broker is restarted during the commit, which either continues, or fails and is completed by the next
+    start.
+    """
     broker = broker_factory(None)
     broker.start()
     stream = made(broker.address, topic, checkpoint)
     with reviving(broker, died):
         try:
             dying(stream, died, dieAt=point, dieHow="broker", diePid=str(broker.pid)).run(spark)
-        except Exception as error:  # the query may fail or survive: the next start completes the batch
+        except Exception as error:  # the query may fail or survive; in both cases the next start completes the batch
             print(error)
     assert has_died(died) == 1
     stream.run(spark)
@@ -194,14 +198,16 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
     died: Path,
     point: str,
 ) -> None:
-    """The killed broker leads a partition of the target; the other brokers take over, and it returns at the end."""
+    """The killed broker leads a partition of the target; the other brokers take over, and the killed broker returns at
+    the end.
+    """
     with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
         stream = made(cluster.addresses, topic, checkpoint)
         leader = cluster.until_led(stream.target).leader
         pid = str(cluster.brokers[leader].pid)
         try:
             dying(stream, died, dieAt=point, dieHow="broker", diePid=pid).run(spark)
-        except Exception as error:  # the query may fail or survive
+        except Exception as error:  # the query may fail or survive this kill
             print(error)
         assert has_died(died) == 1
         cluster.note_death()
@@ -211,8 +217,8 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
 
 
 def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, two_hosts: str) -> None:
-    """An attempt hangs after all its rows are written; a speculative attempt on the other host completes the task, and
-    the rows of the first attempt are aborted.
+    """An attempt of a task hangs after all its rows are written. A speculative attempt on the other host completes the
+    task, and the rows of the first attempt are aborted.
     """
     settings = {
         "spark.executor.memory": "512m",

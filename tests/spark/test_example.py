@@ -30,7 +30,9 @@ def test_the_stream_of_the_example_runs(spark: Any, address: str, topic: str, ch
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_the_example_survives_kill_9_of_its_driver(address: str, tmp_path: Path) -> None:
-    """The test kills the driver after the first batch and starts the example again, as the page tells its reader."""
+    """The test kills the driver after the first batch and starts the example again, as the page tells its reader to
+    do.
+    """
 
     def command(step: str) -> list[str]:
         options = ["--servers", address, "--records", "20000", "--checkpoint", str(tmp_path / "checkpoint")]

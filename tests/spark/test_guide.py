@@ -55,7 +55,7 @@ def test_the_first_program_of_the_guide_runs(address: str, topic: str, tmp_path:
 
 
 def run_until_written(directory: Path, address: str, target: str) -> str:
-    """Run the program until it has written, stop it, and return its output."""
+    """Run the program until it has written records, stop it, and return its output."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             [sys.executable, "first.py"],

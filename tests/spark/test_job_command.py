@@ -1,4 +1,4 @@
-"""Tests `oncelog pipeline` as processes: a job is killed with -9 and started again; then its topics are audited,
+"""Tests `oncelog pipeline` with real processes: a job is killed with -9 and started again; then its topics are audited,
 archived and restored.
 """
 
@@ -71,9 +71,7 @@ def killed_after(path: Path, batches: int) -> None:
 
 
 def test_a_job_survives_kill_9(address: str, topic: str, tmp_path: Path) -> None:
-    """Whatever the job was doing at the moment of its kill, each row exists once, and the final audit
-    reports no fault.
-    """
+    """Whatever the job was doing when it was killed, each row exists once, and the final audit reports no fault."""
     target = f"{topic}-out"
     create(address, topic, target)
     asyncio.run(fill(address, topic))

@@ -1,5 +1,5 @@
-"""Tests jobs from their files through a live Spark: values are decoded, transformed and written once, and batches are
-reported in lines.
+"""Tests jobs that are described by files, through a live Spark: values are decoded, transformed and written once, and
+each batch is reported in a line.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def orders(count: int, first: int = 0) -> list[bytes]:
 def test_a_json_job_runs_and_continues(
     spark: Any, address: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each row is written once, each batch is reported in a line, and a restarted job reads only newer records."""
+    """Each row is written once, each batch is reported in a line, and a restarted job reads only records that are
+    newer.
+    """
     create(address, topic, f"{topic}-out")
     send(address, topic, orders(ROWS))
     bills = job(tmp_path, ORDERS_TO_BILLS, address=address, topic=topic, batch=BATCH)

@@ -1,5 +1,5 @@
-"""Tests the sink on Apache Kafka, 3.9 (transactions of KIP-98) and 4.1 (KIP-890): whichever process dies, each record
-is written once.
+"""Tests the sink on two releases of Apache Kafka, 3.9 (transactions of KIP-98) and 4.1 (KIP-890): whichever process
+dies, each record is written once.
 
 Each release needs another JVM, so `make spark-tests` runs these tests. The tests are skipped if Maven's registry is not
 reachable.
@@ -57,7 +57,7 @@ def settled(stream: Stream) -> Counter[bytes]:
 
 
 def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Another attempt writes its rows; the rows of the dead attempt are aborted."""
+    """Another attempt of the task writes its rows; the rows of the dead attempt are aborted."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert settled(stream) == Counter(values(ROWS))
@@ -65,7 +65,7 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize("point", ["decision", "decided", "one ended"])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
-    """Either the entire batch is visible or none of it, and the restarted query continues."""
+    """Either the entire batch is visible or none of it, and the query continues when it is restarted."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -75,8 +75,8 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Neither the process that commits nor the one that aborts ends the decided transactions before Kafka has aborted
-    them: the replay writes the batch again.
+    """Neither the process that commits nor the process that aborts ends the decided transactions before Kafka has
+    aborted them, so the replay writes the batch again.
     """
     told = {"kafka.transaction.timeout.ms": "60000"}
     died = tmp_path / "died"
@@ -90,9 +90,8 @@ def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, 
 
 
 def test_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """With the delivery at-least-once, which has no decision of the driver, the same kill causes duplicates, which
-    proves that these
-    tests can fail.
+    """With the delivery at-least-once, in which the driver decides nothing, the same kill causes duplicates, which
+    proves that these tests can fail.
     """
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
     seen = settled(stream)

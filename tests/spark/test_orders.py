@@ -30,7 +30,7 @@ LATE = 2
 
 
 def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
-    """Return a source and sink named `called`; a query that writes to one of the topics in `deaths` dies."""
+    """Return a source and sink with the name `called`; a query dies if it writes to one of the topics in `deaths`."""
 
     class Mortal(DyingDataSource):
         def __init__(self, options: Any) -> None:
@@ -46,7 +46,7 @@ def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
 
 @pytest.fixture
 def own_broker(broker_factory: BrokerFactory) -> BrokerProcess:
-    """A separate broker, because the example's topics have fixed names."""
+    """A broker for this test alone, because the example's topics have fixed names."""
     broker = broker_factory(None)
     broker.start()
     return broker
@@ -59,8 +59,8 @@ def address(own_broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def own_session(spark: Any) -> Iterator[Any]:
-    """A session of the same Spark context with its own settings. Spark makes the newest session the active one, in
-    which it searches for data sources, so the old session is made active again at the end.
+    """A session of the same Spark context with its own settings. Spark searches for data sources in the active session,
+    and makes the newest session the active one, so the old session is made active again at the end.
     """
     yield spark.newSession()
     of_jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
@@ -73,9 +73,9 @@ def own_session(spark: Any) -> Iterator[Any]:
 def test_a_killed_task_and_a_killed_commit_lose_nothing(
     own_session: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    """The task that writes dead letters is killed after its rows are flushed, and is retried. The process that commits
-    windows is killed after its decision, which ends the query; the next start completes the batch. Late orders arrive
-    when the batch is complete.
+    """The task that writes dead letters (rows that the query could not process) is killed after its rows are flushed,
+    and Spark retries it. The process that commits windows is killed after it has written its decision, which ends the
+    query; the next start of the query completes the batch. The late orders arrive after that batch is complete.
     """
     asyncio.run(send(address, 0, ORDERS, LATE, form))
     task, commit = tmp_path / "task", tmp_path / "commit"
@@ -117,8 +117,8 @@ POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided",
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
 def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path, topic: str) -> None:
-    """The pipeline dies at one step after another. The pipeline's output is correct each time, and complete at
-    the end.
+    """The pipeline is killed at each of its steps, one step in each run. The pipeline's output is correct after each
+    run, and complete at the end.
     """
     asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
@@ -136,7 +136,7 @@ def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path,
 @pytest.mark.timeout(3000)
 def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path) -> None:
     """The broker is killed while tasks write, and while a decided batch is committed; it is restarted immediately.
-    Whether the program survives the kill or ends, every record is written once at the end.
+    The program may survive the kill or end; in both cases every record is written once at the end.
     """
     address = own_broker.address
     program = Program(address, tmp_path, batch=200)
@@ -154,7 +154,7 @@ def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_the_pipeline_runs_on_two_machines(address: str, tmp_path: Path) -> None:
-    """The test runs the same program with another master. The driver dies after its decision and is started again; then
+    """The test runs the same program with another master. The driver dies after its decision and is started again. Then
     an executor dies while it writes, and after that one of the two machines is lost.
     """
     asyncio.run(send(address, 0, 1000, LATE))

@@ -1,7 +1,7 @@
-"""Tests docs/guides/orders-pipeline.md: a reader who follows it in order, in a shell without an activated environment,
-sees the output that it shows.
+"""Tests docs/guides/orders-pipeline.md: a reader follows it in order, in a shell without an activated environment, and
+sees the output that the page shows.
 
-Only the addresses are changed, and what the page installs is already installed.
+The test changes only the addresses, and skips the page's installations, because everything is already installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Follower:
         self.shown = ""
         self.exported: list[str] = []
         self.others: list[tuple[subprocess.Popen[str], IO[str]]] = []
-        """The processes of other terminals, and what they print."""
+        """The processes that run in other terminals, and the lines that they print."""
 
     def does(self, block: Block) -> None:
         text = block.text.replace(MASTER, self.master).replace(*self._port_of_master())
@@ -56,7 +56,7 @@ class Follower:
             case Block("text", "", _):
                 pass  # a picture
             case Block("sh", "install", text):
-                assert text.startswith("make pipeline")  # `make pipeline` has installed this environment, too
+                assert text.startswith("make pipeline")  # `make pipeline` has also installed this environment
             case Block("sh", "docker", text):
                 assert set(re.findall(r"-f (\S+)", text)) == {"docker-compose.spark.yml"}
             case Block("sh", "broker", text):
@@ -96,7 +96,7 @@ class Follower:
         return ["bash", "-eo", "pipefail", "-c"]
 
     def starts(self, command: str, ready: str) -> None:
-        """Start a command in a separate terminal, and wait until it says that it is ready."""
+        """Start a command in a separate terminal, and wait until it prints that it is ready."""
         output = tempfile.NamedTemporaryFile("w+", dir=self.directory, delete=False)  # noqa: SIM115
         process = subprocess.Popen(
             [*self._shell(), f"exec {command}"],
@@ -113,7 +113,7 @@ class Follower:
         assert process.poll() is None, self.printed()
 
     def printed(self) -> str:
-        """Return the output of the last started command."""
+        """Return the output of the command that was started last."""
         return Path(self.others[-1][1].name).read_text()
 
     def kills(self, text: str) -> None:
@@ -148,7 +148,7 @@ class Follower:
             assert line in lines, f"{line!r} is not, or not in its place, in {self.shown!r}"
 
     def end_others(self) -> None:
-        """End the commands, the last one first; a command that does not end immediately is killed with all its
+        """End the commands, the last command first; a command that does not end immediately is killed with all its
         processes.
         """
         for process, output in reversed(self.others):

@@ -1,5 +1,5 @@
-"""Tests the commands of docs/spark.md that bring the package to executors. The commands use this checkout in place of
-the release, and nothing of the tests' environment.
+"""Tests the commands of docs/spark.md that copy the package to executors. The commands use this checkout in place of
+the release, and use nothing from the environment of the tests.
 
 The test installs from a package registry, and packs some hundred megabytes, so `make spark-tests` runs it.
 """

@@ -61,11 +61,11 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     try:
         produce_at(address, topic, [0, 1, 10])
         again_if_late(run)
-        # the record of minute 2 is late, because the watermark is already near minute 9
+        # this record (minute 2) is late, because the watermark is already near minute 9
         produce_at(address, topic, [2, 11])
         again_if_late(run)
         ended = re.compile(r'oncelog_query_running{query="minutes",.*} 0.0')
-        # wait, because Spark calls listeners some time after the batch
+        # wait, because Spark calls listeners only some time after the batch
         while not ended.search(text := metrics_of(server.url)):
             pass
     finally:
@@ -82,8 +82,8 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     assert value("running") == 0
     assert value("failed") == 0
     assert value("batches_total") >= 2
-    # The watermark is a minute behind the newest event before the last batch, or of the last batch, because Spark may
-    # end with a batch without rows.
+    # The watermark is a minute behind the newest event, counted either before the last batch or after it, because Spark
+    # may end with a batch without rows.
     assert (value("watermark_timestamp_seconds") - START_MS / 1000) / 60 in (9, 10)
     dashboard = json.loads((DEPLOY / "grafana" / "oncelog-spark.json").read_text())
     metrics = told(text)

@@ -46,13 +46,13 @@ def filled(address: str, topic: str) -> str:
 
 
 def without_ids(offsets: dict[str, Any]) -> dict[str, Any]:
-    """Return the offsets without the ids of topics, each of which has 16 bytes, and without the id of the stream."""
+    """Return the offsets without topic ids, which have 16 bytes each, and without the id of the stream."""
     assert all(len(each) == 22 for each in offsets["_ids"].values())
     return {key: value for key, value in offsets.items() if key not in ("_ids", "_stream")}
 
 
 def through(offsets: Any) -> Any:
-    """Return the offsets as Spark's log returns them."""
+    """Return the offsets in the form in which Spark's log returns them."""
     return json.loads(json.dumps(offsets))
 
 
@@ -101,7 +101,7 @@ def test_available_now_reads_existing_records(address: str, filled: str) -> None
 def test_an_idle_query_learns_of_a_record_from_the_broker(
     address: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker's response to the waiting Fetch reports the record: no periodic lookup is due before the end of the
+    """A broker reports the record in its response to the waiting Fetch; no periodic lookup is due before the end of the
     test.
     """
     monkeypatch.setattr(ends, "FRESH_SECONDS", 1000)
@@ -149,7 +149,9 @@ def test_deleted_offsets_fail_the_query_or_are_skipped(address: str, filled: str
 
 
 def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
-    """The new topic has more records than its predecessor, so offsets alone do not reveal the change."""
+    """The new topic has more records than its predecessor, so offsets alone do not show that the topic was created
+    again.
+    """
     reader = stream(address, subscribe=filled, startingOffsets="earliest")
     planned = reader.latestOffset(through(reader.initialOffset()), ReadAllAvailable())
     make_anew(address, filled)
@@ -157,7 +159,7 @@ def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, fil
     for again in (stream(address, subscribe=filled), stream(address, subscribe=filled)):
         with pytest.raises(DataLoss, match="of a topic that was deleted"):
             again.latestOffset(through(planned), ReadAllAvailable())
-        # the call with which Spark replays a planned batch
+        # Spark replays a planned batch with this call
         with pytest.raises(DataLoss, match="of a topic that was deleted"):
             ranges(again, planned, planned)
     lenient = stream(address, subscribe=filled, failOnDataLoss="false")
@@ -177,15 +179,15 @@ def test_offsets_of_an_older_release_have_no_ids_and_are_read(address: str, fill
 
 
 class Checkpoint:
-    """The entries that Spark's log has of a stream: the ends of its batches, which are read one after another by
-    readers that may change.
+    """The entries that Spark's log has for a stream: the ends of its batches. Several readers may plan the batches, one
+    after another.
     """
 
     def __init__(self, reader: Any) -> None:
         self.offsets = [through(reader.initialOffset())]
 
     def next_batch(self, reader: Any) -> list[tuple[Any, ...]]:
-        """Plan a batch, and return its ranges. Returns an empty list if there is nothing new."""
+        """Plan a batch, and return its ranges. Returns an empty list if there is nothing new to read."""
         start = self.offsets[-1]
         end = through(reader.latestOffset(start, reader.getDefaultReadLimit()))
         if end == start:
@@ -246,7 +248,7 @@ def test_the_last_plan_is_shown_with_where_a_new_checkpoint_begins(address: str,
 
 
 def test_a_batch_that_may_not_be_as_large_any_more_is_planned_anew(address: str, topic: str) -> None:
-    """A user can make a batch smaller that takes too long: the user removes its checkpoint entry and sets the
+    """If a batch takes too long, a user can make it smaller: the user removes its checkpoint entry and sets the
     option.
     """
     create(address, topic)
@@ -283,7 +285,7 @@ def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address
     assert wide == [(topic, 0, 6, 30), (topic, 1, 6, 30)]
     del checkpoint.offsets[-1]
     produce(address, topic, values(4))
-    # another stream of the same topics does not have this plan
+    # another stream of the same topics does not have this stream's plan
     assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide
 
 
@@ -334,7 +336,7 @@ def test_missing_topics_are_reported(address: str, filled: str) -> None:
 
 def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> None:
     create(address, topic)
-    for _ in range(10):  # separate batches, so that compression and batch headers do not affect the mean
+    for _ in range(10):  # write separate batches, so that compression and batch headers do not affect the mean size
         produce(address, topic, [b"x" * 1000] * 2)
     reader = stream(address, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="5500")
     assert reader.getDefaultReadLimit() == ReadMaxBytes(5500)
@@ -345,7 +347,7 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
 def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
     broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The reader has no cached connection, as in a task in a new process."""
+    """The reader has no cached connection, like a reader in a task that runs in a new process."""
     broker = broker_factory().start()
     create(broker.address, topic)
     produce(broker.address, topic, values(20))

@@ -27,7 +27,7 @@ JAAS = f'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 
 
 def options(broker: SecuredBroker) -> dict[str, str]:
-    """Return the options of a user of Spark's own connector, including the one that enables TLS."""
+    """Return the options that a user of Spark's own connector would set, including the option that enables TLS."""
     return {
         "kafka.bootstrap.servers": broker.address("SASL_SSL"),
         "kafka.security.protocol": "SASL_SSL",
@@ -62,7 +62,7 @@ async def written(broker: SecuredBroker, target: str) -> Counter[bytes]:
 
 
 class TokenEndpoint:
-    """Returns a token of the broker's user for each request of a client that knows the secret."""
+    """An HTTP server that returns a token of the broker's user for each request of a client that knows the secret."""
 
     CLIENT, SECRET, SCOPE = "pipeline", "of the pipeline", "orders"
 
@@ -73,7 +73,7 @@ class TokenEndpoint:
         self.url = ""
 
     def answer(self, authorization: str, form: dict[str, list[str]]) -> str | None:
-        """Return a token; None for an unknown client, or a request for something else."""
+        """Return a token; None if the client is unknown, or the request is no token request."""
         credentials = base64.b64encode(f"{self.CLIENT}:{self.SECRET}".encode()).decode()
         wanted = {"grant_type": ["client_credentials"], "scope": [self.SCOPE]}
         if authorization != f"Basic {credentials}" or form != wanted:
@@ -116,8 +116,8 @@ def oauth_options(broker: SecuredBroker, endpoint: TokenEndpoint, secret: str = 
 
 
 def java_truststore(broker: SecuredBroker) -> dict[str, str]:
-    """Create a truststore with the authority by Java's keytool, and return its options; empty if there is no
-    keytool.
+    """Use Java's keytool to create a truststore with the certificate authority, and return its options; empty if there
+    is no keytool.
     """
     keytool = shutil.which("keytool")
     if keytool is None:

@@ -1,4 +1,6 @@
-"""Tests the soak with Spark: its judge finds each kind of violation, its plan depends only on the seed, and it runs."""
+"""Tests the soak with Spark: its judge finds each kind of violation, its plan depends only on the seed, and a short
+soak runs.
+"""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ async def _abort(address: str, topic: str) -> None:
 
 
 def test_the_connector_writes_and_reads(jars: list[str], address: str, topic: str, tmp_path: Path) -> None:
-    """The test covers tables, patterns, headers, both isolation levels, and the connector after oncelog's source and
-    before oncelog's sink.
+    """The test covers tables, patterns, headers and both isolation levels; it also combines oncelog's source with the
+    connector's sink, and the connector's source with oncelog's sink.
     """
     work = Work(
         address, jars, f"{topic}-filled", f"{topic}-written", f"{topic}-streamed", f"{topic}-handed-over", str(tmp_path)

@@ -14,7 +14,7 @@ from streams import Stream, committed, committed_values, create, produce, seen_v
 ROWS = 600
 BATCH = 300
 PIECE = 75
-"""The first task's share of the offsets: half of the 150 offsets of partition 0."""
+"""The number of offsets of the first task: half of the 150 offsets of partition 0."""
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def stream(address: str, topic: str, checkpoint: str) -> Stream:
 
 
 def dying(stream: Stream, tmp_path: Path, **options: str) -> Stream:
-    """Return the stream with options for a death in the sink."""
+    """Return the stream with the options that make a process die in the sink."""
     writes = dict(stream.writes) | {"dieFile": str(tmp_path / "died")} | options
     return Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes)
 
 
 def test_a_stream_continues_where_it_was(spark: Any, stream: Stream) -> None:
-    """The restarted stream reads the newer records, and keys are copied."""
+    """The restarted stream reads only the newer records, and the stream copies keys."""
     assert [progress["numInputRows"] for progress in stream.run(spark)][:2] == [BATCH, BATCH]
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
     produce(stream.address, stream.source, values(10, ROWS))
@@ -52,7 +52,7 @@ def test_a_stream_continues_where_it_was(spark: Any, stream: Stream) -> None:
     "point", [pytest.param("rows sent", marks=pytest.mark.soak, id="K1"), pytest.param("rows flushed", id="K2")]
 )
 def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
-    """Another attempt writes its rows; the rows of the dead attempt are aborted."""
+    """Another attempt of the task writes its rows; the rows of the dead attempt are aborted."""
     dying(stream, tmp_path, dieAt=point, diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
@@ -88,7 +88,9 @@ def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream
     ],
 )
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
-    """The query fails; either its entire batch is visible or none of it, and a restarted query continues."""
+    """The query fails; either its entire batch is visible or none of it, and the query continues when it is
+    restarted.
+    """
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -99,9 +101,8 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """With the delivery at-least-once, which has no decision of the driver, the same kill causes duplicates, which
-    proves that these
-    tests can fail.
+    """With the delivery at-least-once, in which the driver decides nothing, the same kill causes duplicates, which
+    proves that these tests can fail.
     """
     options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
     dying(stream, tmp_path, **options).run(spark)
@@ -112,7 +113,9 @@ def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_pat
 
 
 def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The records of the killed reader are aborted in the sink with its attempt, and read again."""
+    """The killed task had read records; the sink aborts them with the task's attempt, and another attempt reads them
+    again.
+    """
     reads = dict(stream.reads) | {"dieAt": "reading", "dieFile": str(tmp_path / "died")}
     Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -121,8 +124,8 @@ def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path:
 
 @pytest.mark.soak
 def test_k21_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """A query that begins at "latest" fails in its first batch; records that arrive before it is started again are
-    read.
+    """A query that begins at "latest" fails in its first batch; after a restart it reads the records that arrived in
+    between.
     """
     reads = dict(stream.reads) | {"startingOffsets": "latest"}
     latest = Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads)

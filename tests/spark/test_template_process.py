@@ -1,4 +1,4 @@
-"""Tests the launcher `oncelog-spark-python`: to Spark the process behaves as Python would, and most of its imports are
+"""Tests the launcher `oncelog-spark-python`: for Spark the process behaves as Python would, but most of its imports are
 already done.
 """
 
@@ -124,7 +124,7 @@ def test_a_forked_process_is_what_python_would_be(program: Path) -> None:
 
 
 def test_an_exception_ends_a_forked_process_as_it_ends_python(program: Path) -> None:
-    """The exception is an OSError, which the template process also handles itself."""
+    """The exception is an OSError, a class of errors that the template process also handles for itself."""
     done = run(program, RAISES)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: of the program"
@@ -196,7 +196,9 @@ def test_modules_of_the_environment_come_before_the_archive_of_pyspark(program: 
 
 
 def test_ending_the_launcher_ends_its_process(program: Path) -> None:
-    """A reader of the forked process's output sees its end, because no other process keeps that pipe open."""
+    """A reader of the forked process's output sees the end of the output, because no other process keeps that pipe
+    open.
+    """
     program.write_text(WAITS)
     command = [worker_python(), "-m", "program"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
@@ -207,8 +209,8 @@ def test_ending_the_launcher_ends_its_process(program: Path) -> None:
 
 
 def test_where_the_template_process_is_killed_its_processes_end_with_their_launchers(program: Path) -> None:
-    """The OOM killer may kill the template process: Spark considers the launcher the process, and starts
-    another one.
+    """The OOM killer may kill the template process: Spark then sees that the launcher has ended, and starts another
+    one.
     """
     program.write_text(TELLS_ITS_PARENT)
     command = [worker_python(), "-m", "program"]
@@ -222,7 +224,7 @@ def test_where_the_template_process_is_killed_its_processes_end_with_their_launc
 
 
 def test_an_address_without_server_causes_no_delay(program: Path) -> None:
-    """Any user of the machine may listen at that address."""
+    """Any user of the machine may listen at the address of the template process."""
     program.write_text(SHOWS)
     command = [sys.executable, "-c", HAS_THE_ADDRESS_TAKEN, worker_python()]
     done = subprocess.run(
@@ -240,7 +242,9 @@ def test_a_directory_that_is_gone_is_given_to_python_itself(tmp_path: Path) -> N
 
 @pytest.fixture
 def template() -> Iterator[tuple[TemplateProcess, str]]:
-    """A template process in a thread that has imported no module, and its address; a `cat` stands for its JVM."""
+    """A template process, which runs in a thread and has imported no module, and its address; a `cat` process stands
+    for its JVM.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind("")
         listener.listen(8)
@@ -284,7 +288,9 @@ def test_launchers_beyond_the_limit_are_sent_away(
 
 
 def test_the_number_of_a_closed_descriptor_does_not_have_it_wait_for_a_process() -> None:
-    """An event was found before its descriptor was closed, and the descriptor's number was given to another process."""
+    """An event was found before its descriptor was closed; after that, the number of the descriptor was given to
+    another process.
+    """
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
         subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
@@ -334,8 +340,8 @@ def test_another_user_is_refused(program: Path) -> None:
 
 
 def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
-    """The workers of tasks have imported modules in advance, even if Spark first asked for a planner, whose environment
-    has no OMP_NUM_THREADS.
+    """The workers of tasks have imported modules in advance, even if Spark started a planner process first, whose
+    environment has no OMP_NUM_THREADS.
     """
     spark.read.format("oncelog").options(**{"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).load()
 

@@ -1,7 +1,7 @@
-"""Tests what every supported PySpark must do: `make test-sparks` runs this module with each version.
+"""Tests what every supported version of PySpark must do: `make test-sparks` runs this module with each version.
 
-No test here limits a batch, and AvailableNow may run a single batch, because before 4.2 Spark lets a Python source do
-no more.
+No test in this module limits a batch, and AvailableNow may run a single batch, because Spark before 4.2 supports no
+more in a Python source.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def stream(address: str, topic: str, checkpoint: str) -> Stream:
 
 
 def dying(stream: Stream, died: Path, **options: str) -> Stream:
-    """Return the stream with options for a death in the sink."""
+    """Return the stream with the options that make a process die in the sink."""
     return replace(stream, writes={"dieFile": str(died)} | options)
 
 
@@ -69,7 +69,7 @@ def going_on(spark: Any, stream: Stream) -> Iterator[Callable[[int], None]]:
 
 
 def test_a_query_goes_on_and_is_started_again(spark: Any, stream: Stream) -> None:
-    """The query reads batch after batch, and after a restart also the records that arrived meanwhile; keys are
+    """The query reads one batch after another, and after a restart also the records that arrived in between; keys are
     copied.
     """
     with going_on(spark, stream) as until:
@@ -124,8 +124,8 @@ def test_a_killed_driver_loses_nothing(stream: Stream, tmp_path: Path) -> None:
 
 
 def test_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """A query that begins at "latest" fails in its first batch; records that arrive before it is started again are
-    read.
+    """A query that begins at "latest" fails in its first batch; after a restart it reads the records that arrived in
+    between.
     """
     latest = replace(stream, reads={"startingOffsets": "latest"})
     with pytest.raises(Exception, match=r"before the rows"):
@@ -164,7 +164,7 @@ def test_sql_reads_a_topic(spark: Any, stream: Stream) -> None:
 
 
 def test_foreach_batch_writes_once(spark: Any, stream: Stream) -> None:
-    """Spark reports the batch and the query, and describes the job as that of a stream."""
+    """Spark reports the batch and the query, and describes the job as the job of a stream."""
     described: list[str] = []
 
     def write(table: Any, number: int) -> None:
@@ -186,7 +186,7 @@ def test_foreach_batch_writes_once(spark: Any, stream: Stream) -> None:
 
 
 def test_windows_with_a_watermark_are_written(spark: Any, stream: Stream) -> None:
-    """Each record is one second of event time, and is counted in its minute after the watermark has passed that
+    """Each record is one second later in event time; a minute's count appears after the watermark has passed that
     minute.
     """
     counted = replace(stream, sums=True)
@@ -194,7 +194,7 @@ def test_windows_with_a_watermark_are_written(spark: Any, stream: Stream) -> Non
         until(3)
         produce(stream.address, stream.source, values(120, ROWS))
         until(5)
-    # The records are seconds 0 to 419: the watermark is 60 s behind 419, so minutes 0 to 4 have ended.
+    # The records are the seconds 0 to 419. The watermark is 60 s behind second 419, so minutes 0 to 4 have ended.
     assert committed_values(stream.address, stream.target) == Counter(b"%d: 60" % minute for minute in range(5))
 
 
@@ -221,7 +221,9 @@ def test_limits_are_refused_before_4_2(address: str, topic: str, option: str) ->
 def test_a_new_query_begins_where_its_options_say(
     address: str, topic: str, where: str, first: list[tuple[int, int, int]]
 ) -> None:
-    """The query begins at the offsets of the first call, although Spark requests the beginning only after it."""
+    """The query begins at the offsets of the first `latestOffset` call, although Spark requests the beginning only
+    after this call.
+    """
     create(address, topic)
     produce(address, topic, values(20))
     reader = older(address, topic, startingOffsets=where)
@@ -234,7 +236,7 @@ def test_a_new_query_begins_where_its_options_say(
 
 
 def test_a_continued_query_gets_its_position(address: str, topic: str) -> None:
-    """Spark first plans an empty batch, at the end of its log."""
+    """Spark first plans an empty batch, which begins and ends at the end of its log."""
     create(address, topic)
     produce(address, topic, values(20))
     position = older(address, topic).latestOffset()

@@ -104,7 +104,7 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt of the task, whose result Spark drops
+    spark.task(1, rows(b"not this"), attempt=1)  # this is a speculative attempt of the task, whose result Spark drops
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
     spark.run = str(uuid.uuid4())  # the query is started again, and the batch is replayed
@@ -127,8 +127,8 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
 def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S2: the driver died between the ends of two transactions. The transactions that the dead driver has decided are
-    completed before the next driver writes a row.
+    """S2: the driver died after it had ended one transaction and before it ended the next. The transactions that the
+    dead driver has decided to commit are committed before the next driver writes a row.
     """
     monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
     create(address, topic)
@@ -151,7 +151,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
 
     async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
         await end(cluster, transactions[:1], commits=commits)
-        raise ConnectionError  # stop here, as if the driver had died at this point
+        raise ConnectionError  # stop at this point, as if the driver had died
 
     with monkeypatch.context() as patch:
         patch.setattr(KafkaCluster, "end", end_one)
@@ -163,7 +163,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
     second.commit(messages_of(second))
     assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
     third = planned()
-    # the second write is complete, so a third write of the same rows is a separate write
+    # the second write is complete, so a third write of the same rows counts as a separate write
     third.commit(messages_of(third))
     assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
     warned = [record for record in caplog.records if "this write has no writeId" in record.message]
@@ -188,8 +188,8 @@ def test_an_older_run_learns_that_it_was_replaced(spark_of: Any, address: str, t
 
 
 def test_each_row_goes_to_its_topic_and_partition(spark_of: Any, address: str, topic: str) -> None:
-    """The topic column, the partition column, or else the key decides; rows without either go to one partition together
-    with the rest of their Arrow batch.
+    """The topic column, the partition column, or else the key determines where a row goes; the other rows of an Arrow
+    batch all go to one partition.
     """
     other = f"{topic}-b"
     create(address, topic, other)
@@ -262,7 +262,7 @@ def test_inside_foreach_batch_a_write_needs_a_name(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_pyspark_with_other_names_is_found_out(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
-    """A write inside foreachBatch must not be treated as a write outside a stream."""
+    """A write inside foreachBatch must not be treated as a write outside of a stream."""
     monkeypatch.setattr(identity, "_property", told.get)
     for asked in (identity.stream_batch, lambda: identity.batch_of(identity.BatchWrite("w", "own"))):
         with pytest.raises(identity.UnknownQuery, match=rf"PySpark {pyspark.__version__}\) does not tell"):

@@ -1,8 +1,8 @@
 """Serves /metrics over HTTP, in threads of the driver, to a few clients at a time.
 
 The server has no login and no encryption, so it listens on loopback by default. On loopback the server accepts only
-requests whose `Host` is localhost or an IP address. Otherwise a web page in a browser on this machine could read the
-metrics through a host name that resolves to loopback (DNS rebinding).
+requests whose `Host` is localhost or an IP address. Without this check, a web page in a browser on this machine could
+read the metrics through a host name that resolves to loopback (DNS rebinding).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
 """Milliseconds between two checks whether a consumer has skipped an aborted record."""
 PATIENCE_SECONDS: Final = 60.0
-"""How many seconds a task waits for a broker when it connects; this is the default of max.block.ms."""
+"""How many seconds a task retries to connect to a broker; this is the default of max.block.ms."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Timeout, in milliseconds, of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500
@@ -67,7 +67,7 @@ class StateOwner:
 
     async def write(self, state: State | None) -> None:
         """Write the state of the query. Raises Superseded if another process owns the query. After another KafkaError
-        the state may or may not be written, and the next owner finds out which.
+        the state may have been written or not; the next owner finds out which.
         """
         try:
             async with self._producer.transaction():
@@ -105,7 +105,7 @@ class RowProducer:
             self._first = future
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Add rows to the digest, before `send_packed` sends each partition's part of them."""
+        """Add rows to the digest; this must happen before `send_packed` sends each partition's part of the rows."""
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
@@ -242,7 +242,9 @@ class KafkaCluster(Lifecycle):
         return await self._state_of(transactional_id) == ONGOING
 
     async def _state_of(self, transactional_id: str) -> str | None:
-        """Return the transaction's state by its coordinator; None if the coordinator does not know the id."""
+        """Return the transaction's state as its coordinator reports it; None if the coordinator does not know the
+        id.
+        """
         try:
             described = await self._admin.transactions.describe([transactional_id])
         except KafkaError as error:
@@ -254,9 +256,9 @@ class KafkaCluster(Lifecycle):
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
         """Return for each transaction whether it is open with enough time left before its timeout.
 
-        The brokers determine which transactions are late, by the clocks that will abort them. If the brokers cannot do
-        that (before Apache Kafka 3.8, or without the right), this process compares its own clock with the transactions'
-        start times.
+        The brokers determine which transactions are late, because the brokers' clocks will abort them. If the brokers
+        cannot do that (before Apache Kafka 3.8, or because this client lacks the right), this process compares its own
+        clock with the transactions' start times.
         """
         longest_ms = round((1 - least_left) * self._task_timeout_ms)
         described, late = await asyncio.gather(self._described(transactions), self._open_for_longer(longest_ms))
@@ -300,9 +302,9 @@ class KafkaCluster(Lifecycle):
         return frozenset(each.transactional_id for each in listed)
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
-        """Remove the timeout from these transactions if the brokers have two-phase commit (KIP-939); keep the timeouts
-        if this client may not list open transactions: if the driver died
-        before its decision, no later run could find and abort transactions without a timeout.
+        """Remove the timeout from these transactions, if the brokers have two-phase commit (KIP-939). If this client
+        may not list open transactions, they keep their timeouts: if the driver then died before its decision, no later
+        run could find and abort transactions without a timeout.
         """
         if not self._may_keep or not self._may_ask_durations:
             return list(transactions)

@@ -1,14 +1,14 @@
-"""Computes the digest of a task's rows, two numbers, with which the sink compares a replay of a batch that it has
-already decided to commit.
+"""Computes the digest of a task's rows, which consists of two numbers. By digests the sink compares a replay with the
+batch that it has already decided to commit.
 
 A digest consists of the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
 rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Without mixing, the sums of many different rows
-would be equal. Each bit of a CRC is a parity of the row's bits, so over any range of numbers each CRC bit is set in
-half of the rows.
+would be equal. Each bit of a CRC is a parity of the row's bits, so over any range of numbers each bit of the CRC is set
+in half of the rows.
 
 A digest depends neither on the order of the rows nor on their distribution among tasks: the sum of the tasks' digests
-is the digest of the batch. The digest does not include partition and timestamp, since these may differ in a replay of
-the same rows.
+is the digest of the batch. The digest does not include partition and timestamp, because these may differ when the same
+rows are replayed.
 
 The digest detects mistakes, not forgeries. Computing the CRC32C takes a tenth of a microsecond for each field.
 """
@@ -32,8 +32,8 @@ as null.
 """
 MIX_SHIFT: Final = 33
 MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-"""Multipliers of MurmurHash3's last step (fmix64), after which each bit of a number depends on all bits of the number,
-and not only by parity.
+"""The multipliers of MurmurHash3's last step (fmix64), which makes each bit of the result depend on all bits of the
+number in a way that is more than a parity.
 """
 
 
@@ -77,10 +77,10 @@ def digest_of(
 
 
 def started(topic: str) -> int:
-    """Return the CRC with which the CRC of each row of this topic begins.
+    """Return the start value of the CRC for rows of this topic.
 
-    The CRC of a row without a key continues with its value. For a row with a key, the length of the key is first XORed
-    into the CRC, which separates key and value; then the CRC continues with the key and the value.
+    For a row without a key, this CRC continues with the row's value. For a row with a key, the length of the key is
+    first XORed into this CRC, so that key and value are separated; then the CRC continues with the key and the value.
     """
     return crc32c(topic.encode())
 
@@ -111,8 +111,8 @@ def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
 
 
 class RowCounter:
-    """Takes the place of a task's producer when the rows were written before: adds the rows to `digest`, and writes
-    nothing.
+    """Takes the place of a task's producer if the task's rows are already written: it adds the rows to `digest`, and
+    writes nothing.
     """
 
     def __init__(self) -> None:
@@ -132,5 +132,5 @@ class RowCounter:
         """Send nothing: `count` has already added the rows to the digest."""
 
     async def partition_count(self, topic: str) -> int:
-        """Return 1, since the partition of a row does not matter for a digest."""
+        """Return 1 as the number of partitions, because the partition of a row does not matter for a digest."""
         return 1

@@ -2,8 +2,8 @@
 dies.
 
 Each task leaves its transaction open. The driver writes a single decision, which says that all transactions of the
-batch are to be committed, then commits these transactions. A later run of the query commits the decided transactions,
-and aborts all others:
+batch are to be committed; after that it commits these transactions. A later run of the query commits the decided
+transactions, and aborts all others:
 
 1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
 2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then the
@@ -14,9 +14,9 @@ and aborts all others:
 Why this protocol is correct:
 
 - *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run has
-  become the owner in between. Each state therefore follows the previous state, as with compare-and-set. A run that has
-  written its name into the state has seen the last decision of all older runs. Only then does this run abort the open
-  transactions of older runs.
+  become the owner in between. Each state therefore follows from the previous state, as with compare-and-set. A run that
+  has written its name into the state has seen the last decision of all older runs. Only after that does this run abort
+  the open transactions of older runs.
 - *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
   decided transactions: it aborts only transactions of its own run, and of runs that are known to be over. A decided
   transaction is not aborted by its timeout either, if the driver removed the timeout before the decision.
@@ -24,16 +24,16 @@ Why this protocol is correct:
   the decision, only the next sweep aborts the transactions. A write without a writeId has no next run, so its
   transactions keep their timeouts.
 - *A replay* of a decided batch must have the decided rows, and writes only the lost partitions. The state has the
-  digests of the last batches. If a replay brings rows under the number of another batch (because the checkpoint was
-  restored from a backup, or its last entry was torn), the sink refuses the rows instead of skipping them.
+  digests of the last batches. A replay may bring other rows under the number of a decided batch (because the checkpoint
+  was restored from a backup, or its last entry was torn); the sink refuses such rows instead of skipping them.
 
-One case remains: the coordinator aborts a transaction that is decided and not yet committed. The coordinator may do
-this without two-phase commit, in two situations. In the first, the driver was down for longer than
-`transaction.timeout.ms`. In the second, another attempt with the same transactional id resumed at just that moment.
-Such an attempt belongs to an earlier attempt of the stage, in which it has the same number, or to the batch
-`names.TURNS` batches before. The next run detects such a transaction, keeps its partition in `State.lost`, and writes
-the partition again if its replay brings the same rows. If the replay brings other rows (for example the same rows in
-other partitions), the batch is refused, so no row is lost without an error.
+One case remains: the coordinator aborts a transaction that is decided and not yet committed. Without two-phase commit,
+the coordinator may do this in two situations. In the first, the driver was down for longer than
+`transaction.timeout.ms`. In the second, another attempt with the same transactional id, which was paused, resumed at
+just that moment. This other attempt belongs either to an earlier attempt of the stage, in which it has the same number,
+or to the batch that was `names.TURNS` batches earlier. The next run detects such a transaction, keeps its partition in
+`State.lost`, and writes the partition again if its replay brings the same rows. If the replay brings other rows (for
+example the same rows in other partitions), the batch is refused, so no row is lost without an error.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ from oncelog_pipeline.sink.state import KEPT_BATCHES, MAX_BYTES, Batch, State, T
 P = TypeVar("P", bound=TaskProducer)
 
 LEAST_TIME_LEFT: Final = 1 / 3
-"""The share of transaction.timeout.ms that must be left when the driver decides to commit a batch, because otherwise
-the commits might
-come too late.
+"""When the driver decides to commit a batch, at least this share of transaction.timeout.ms must be left, because
+otherwise the commits might come too late.
 """
 FIRST_PARTITION: Final = 0
-"""The task of this partition takes over a query immediately; the other tasks first wait for that task."""
+"""If the query must be taken over, the task of this partition does so immediately; the other tasks first wait for that
+task.
+"""
 POLLS: Final = 20
 POLL_SECONDS: Final = 0.1
 """Number of times that the other tasks read whether the query was taken over, and the pause before each read, in
@@ -103,8 +104,8 @@ async def write_task(
         return TaskMessage(batch, partition, None, counter.digest)
     transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
     if await cluster.is_ongoing(transactional_id):
-        # An earlier attempt of the stage uses this id, and its transaction may be among those that the driver has
-        # decided to commit.
+        # An earlier attempt of the stage uses the same id, and the driver may already have decided to commit its
+        # transaction.
         transactional_id += f"/{unique}"
     producer = await cluster.open_task(transactional_id)
     try:
@@ -131,7 +132,7 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # this is a late attempt of a finished stage, or a replay from a restored checkpoint
+        return False  # this is a late attempt of a finished stage, or a replay from a checkpoint that was restored
     return state.batch < batch.number or partition in state.lost
 
 
@@ -144,8 +145,8 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
             "has written are"
             " unknown here. Continue with that delivery until the batch is done, then change it"
         )
-    # Check this before the run becomes the owner, because the coordinator then forgets the previous transaction; the
-    # state is read again afterwards.
+    # Check this before the run becomes the owner, because the coordinator then forgets the previous transaction; read
+    # the state again after that.
     if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
@@ -174,8 +175,8 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
     """Make this run the only run that may decide to commit a batch, and commit the transactions that older runs have
     decided to commit. Raises TakenOver.
 
-    Returns the state after the takeover. The returned state belongs to another run only if that run has decided a batch
-    so much later that this batch cannot be compared.
+    Returns the state after the takeover. The returned state belongs to another run only if that run has decided a later
+    batch, so much later that this batch can no longer be compared.
     """
     wait_seconds = POLL_SECONDS
     while True:
@@ -198,8 +199,7 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
         finally:
             await owner.close()
         # Another task of this run may be taking over the query at the same moment. If this task took ownership again
-        # now, each of the two could
-        # keep the other from finishing.
+        # now, the two tasks could keep each other from finishing.
         await cluster.pause(wait_seconds)
         wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
         found = await cluster.read_state(batch.query)

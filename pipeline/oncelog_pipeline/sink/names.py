@@ -22,7 +22,9 @@ RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
 """Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
 TURNS: Final = 4
-"""After how many batches a transactional id is reused, in case a superseded attempt is paused with that id."""
+"""The number of batches after which a transactional id is reused; it is not reused at once, because a superseded
+attempt may be paused with that id.
+"""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -54,9 +56,9 @@ class Query:
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
         """Return the transactional id of one attempt.
 
-        The id is unique in its run, except for attempts with the same number in several attempts of a stage, which
-        Spark does not distinguish. Successive batches reuse a few ids cyclically, because a coordinator keeps each id
-        for days.
+        The id is unique in its run, with one exception: attempts with the same number in several attempts of a stage,
+        which Spark does not distinguish, have the same id. Successive batches reuse a few ids cyclically, because a
+        coordinator keeps each id for days.
         """
         return f"{self.id}/{short(run)}/{partition}/{attempt}/{batch % TURNS}"
 

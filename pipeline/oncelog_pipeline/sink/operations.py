@@ -19,7 +19,7 @@ NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state pl
 
 
 class SinkError(Exception):
-    """A batch cannot be written now, or its commit cannot be decided now. No row of the batch is visible unless the
+    """A batch cannot be written now, or its commit cannot be decided now. No row of the batch is visible, unless the
     driver has decided to commit the batch.
     """
 
@@ -87,7 +87,7 @@ class TaskProducer(Protocol):
         """The digest of the rows that were sent so far."""
 
     async def prepare(self) -> Written | None:
-        """Flush the rows, and return the open transaction; None if no row was written."""
+        """Flush the rows, and return the transaction, which stays open; None if no row was written."""
 
     async def commit_with_marker(self, batch: int) -> None:
         """Commit the rows and a marker in one transaction; the marker says that the partition has written `batch`, and
@@ -144,8 +144,8 @@ class Cluster(Protocol[P_co]):
         """
 
     async def target(self, topic: str) -> str | None:
-        """Return a text that changes if the topic is deleted and created again, or if records at its beginning are
-        deleted; None if the cluster cannot report such changes.
+        """Return a text that identifies the topic's present content: it changes if the topic is deleted and created
+        again, or if records at its beginning are deleted; None if the cluster cannot report such changes.
         """
 
     async def is_ongoing(self, transactional_id: str) -> bool:
@@ -178,6 +178,6 @@ class Cluster(Protocol[P_co]):
         """Abort the open transactions with these ids."""
 
     async def pause(self, seconds: float) -> None:
-        """Wait for about this many seconds, with jitter, so that waiting tasks do not all continue at the same
-        moment.
+        """Wait for about this many seconds, with random variation (jitter), so that waiting tasks do not all continue
+        at the same moment.
         """

@@ -60,8 +60,8 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
 
 
 async def finish_unnamed(cluster: Orphanage) -> None:
-    """Commit the decided transactions that writes without a writeId have left open; then remove states that are older
-    than UNNAMED_KEPT_SECONDS.
+    """Commit the decided transactions that writes without a writeId have left open; after that remove states that are
+    older than UNNAMED_KEPT_SECONDS.
     """
     await finish_open(cluster, UNNAMED_PREFIX)
     for name, (state, age_seconds) in (await cluster.states_by_name()).items():

@@ -2,8 +2,8 @@
 
 Each partition of a query has one transactional id, which all runs and attempts use. The rows of a partition and a
 marker (the batch number, as a committed offset of a group with the transactional id's name) are written in one
-transaction. Opening the producer fences every other attempt and ends its transaction, so the marker that is read
-afterwards is final.
+transaction. Opening the producer fences every other attempt and ends its transaction, so a marker that is read after
+that is final.
 
 This delivery is not atomic over the tasks of a batch: if one task has failed, the rows of the other tasks are visible
 before the replay. A replay of a partition must have the rows that were written: the marker has their digest, and other
@@ -61,8 +61,8 @@ async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> 
     transactional_id = batch.query.partition_id(partition)
     if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
         return
-    # After an operator's reset the query has a state again; an attempt that was running a moment ago has written its
-    # marker by now.
+    # After an operator's reset the query has a state again. An attempt that was running just before the reset has
+    # written its marker by now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(
             f"{batch}, partition {partition}: has written before, but the batch is no longer known: was the state"

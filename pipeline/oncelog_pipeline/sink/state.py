@@ -32,7 +32,9 @@ default 1,048,588.
 KEPT_BATCHES: Final = 20
 """How many earlier batches a replay can be compared with."""
 FORMER_RUNS: Final = 20
-"""How many earlier runs are remembered as over. Open transactions of even earlier runs end by their timeout."""
+"""How many earlier runs the state lists as ended. Open transactions of runs that are no longer listed end by their
+timeout.
+"""
 
 
 class UnreadableState(ValueError):
@@ -92,8 +94,8 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """The fields that identify the transaction also after the driver has taken it over, which changes the producer
-        epoch.
+        """The fields that still identify the transaction after the driver has taken it over; a takeover changes the
+        producer epoch.
         """
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
@@ -140,8 +142,8 @@ class State:
     target: str | None = None
 
     def digest_of(self, batch: int) -> Digest | None:
-        """Return the digest of this batch or an earlier one; None if the digest is no longer kept. A batch without rows
-        is never decided, and has the digest of no rows.
+        """Return the digest of this batch or of an earlier batch; None if that digest is no longer kept. A batch
+        without rows is never decided, and has the digest of no rows.
         """
         if batch == self.batch:
             return self.digest

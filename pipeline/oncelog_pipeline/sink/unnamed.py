@@ -2,15 +2,15 @@
 
 Each run of such a write has a new name, so a job that is started again cannot find out by name whether the first run
 succeeded. A driver that dies between the decision and the last commit leaves its state, which has a digest of its rows.
-A later write of the same rows takes over this state, like a later run of a query. The later write commits the decided
-transactions, writes the rows of the transactions that have timed out, and writes nothing else.
+A later write of the same rows takes over this state, as a later run of a query does. The later write commits the
+decided transactions, writes the rows of the transactions that have timed out, and writes no other rows.
 
 Why this is correct:
 
 - *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
-  even if it has committed its rows: they then count as the rows of the write that took over. If two writes of the same
-  rows both succeed, each of them has therefore written its own rows.
-- *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that.
+  even if it has committed its rows: these rows then count as the rows of the write that took over. If two writes of the
+  same rows both succeed, each of them has therefore written its own rows.
+- *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that removal.
 - *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 
 Three cases are not covered: a driver that dies after it has removed the state and before its job has recorded the
@@ -98,8 +98,8 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
 
 
 def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
-    """Return whether this write has the same rows for each partition whose transaction is lost, or may prove to be
-    lost.
+    """Return whether this write has the same rows as the earlier write for each partition whose transaction is lost, or
+    may prove to be lost.
     """
     known = dict(state.lost) | {each.partition: each.digest for each in state.transactions}
     return all(digest is not None and brought.get(partition) == digest for partition, digest in known.items())

@@ -2,7 +2,7 @@
 
 1. The decoder finds the beginnings of the records one after another, by the length in front of each record. Consecutive
    records of equal length (a run) are found in one step.
-2. Then each field is read for all records in one step; positions and lengths are arrays.
+2. When all beginnings are known, each field is read for all records in one step; positions and lengths are arrays.
 3. Arrow gathers keys and values by these positions from the bytes of the fetch response.
 
 Records with headers, with a length of more than four bytes, or with inconsistent bytes are not decoded here. The result

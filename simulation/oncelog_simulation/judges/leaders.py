@@ -1,4 +1,4 @@
-"""At most one broker leads a partition in a leader epoch, and the high watermark of a leader never goes back, and moves
+"""At most one broker leads a partition in a leader epoch. The high watermark of a leader never goes back, and moves
 only while the ISR has min.insync.replicas (KIP-966). The judge checks after each turn of a broker.
 """
 

@@ -39,7 +39,7 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     "sasl.scram.first.users": "alice=secret",
     "max.connections": "20000",
-    "max.connections.per.ip": "20000",  # the honest client has the same address
+    "max.connections.per.ip": "20000",  # the honest client connects from the same address as the hostile client
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": 'Plain required user_alice="secret";',
 }
 

@@ -47,8 +47,8 @@ BROKER_MOMENTS: Sequence[Moment] = [
     *_around("reply-sent"),
 ]
 """The moments of a transaction at which the fault occurs while a broker is paused. If a transaction executes a step
-several times, a middle execution is chosen: one partition has its records or its
-marker, another has not.
+several times, the fault occurs at one of the middle executions: by then one partition has its records or its marker,
+and another partition does not.
 """
 
 CLIENT_MOMENTS: Sequence[Moment] = [*_around("drain"), *_around("send")]
@@ -59,7 +59,7 @@ LIBRARIES: Mapping[str, Sequence[Moment]] = {
     "oncelog": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
     "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
 }
-"""The client libraries, each with the moments that its runs have."""
+"""The client libraries; for each of them, the moments that occur in its runs."""
 
 REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "register-partitions": (
@@ -74,7 +74,8 @@ REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "acknowledge": (ApiKey.PRODUCE,),
     "offsets-written": (ApiKey.TXN_OFFSET_COMMIT,),
 }
-"""Fail point -> the requests that may be in progress there; at all other fail points EndTxn may be in progress."""
+"""Fail point -> the requests that may be in progress at that point; at all other fail points EndTxn may be in progress.
+"""
 
 
 def requests_at(point: str) -> Sequence[ApiKey]:

@@ -1,8 +1,8 @@
-"""The processes of a run with three brokers on ZooKeeper: each broker is behind a proxy, which the other brokers use,
-too.
+"""The processes of a run with three brokers on ZooKeeper; each broker has a proxy, through which clients and the other
+brokers connect to it.
 
-Each partition has one replica: a killed broker restarts with its records. One of the brokers, the coordinator or a
-leader, executes the step of a point, and the fault strikes this broker.
+Each partition has one replica: a killed broker restarts with its records. A point is reached by the broker that
+executes the step (the coordinator or a leader), and the fault strikes this broker.
 """
 
 from __future__ import annotations
@@ -100,9 +100,8 @@ class RoutedClient:
 
 
 class ClusterStage(Stage):
-    """Three brokers on ZooKeeper, a proxy for each, and the socket at which their processes ask at fail points.
-    `zookeeper` is the address and path for the
-    cluster's metadata.
+    """Three brokers on ZooKeeper, a proxy for each, and the socket at which the processes ask how to continue at their
+    fail points. `zookeeper` is the address and path for the cluster's metadata.
     """
 
     run_seconds = 90.0

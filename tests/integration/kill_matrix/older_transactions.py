@@ -12,7 +12,7 @@ NO_VERSION = 1 << 15
 @contextmanager
 def before_transactions_v2() -> Iterator[None]:
     """Disable transactions V2 for every producer that starts in this block. Raises AttributeError if the client has
-    moved the patched name, because merely assigning the name would leave V2 enabled unnoticed.
+    moved the patched name; otherwise an assignment to the old name would leave V2 enabled unnoticed.
     """
     with patch("oncelog.producer.transactions.TRANSACTIONS_V2", NO_VERSION):
         yield

@@ -18,8 +18,8 @@ class Hit(NamedTuple):
 
 
 class Questions:
-    """Listens on a unix socket; `decide` is called whenever a process reaches a fail point, and returns the answer for
-    the process.
+    """Listens on a unix socket; when a process reaches a fail point, `decide` is called, and its return value is the
+    answer to the process.
     """
 
     def __init__(self, path: Path, decide: Callable[[Hit], Awaitable[str]]) -> None:
@@ -45,7 +45,7 @@ class Questions:
 
         def ended(_: object) -> None:
             self._asking.discard(task)
-            writer.close()  # close the connection also if the run ended before this task began
+            writer.close()  # close the connection even if the run ended before this task began
 
         task.add_done_callback(ended)
 

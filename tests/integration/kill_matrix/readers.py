@@ -1,7 +1,7 @@
-"""Reads the final records of a topic: as read_committed consumers of two libraries see them, and all records ever
-written.
+"""Reads the final records of a topic: the records that read_committed consumers of two libraries see, and all records
+ever written.
 
-At the end of each partition the test writes a record outside transactions: a reader that gets this record has seen all
+At the end of each partition the test writes a record outside transactions. A reader that gets this record has seen all
 committed records, and no transaction has remained open.
 """
 

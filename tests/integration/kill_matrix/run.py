@@ -97,7 +97,7 @@ class Run:
         write_values(client, self._job.source, 0, *(b"%d" % number for number in range(self._job.inputs)))
 
     async def _work(self) -> None:
-        """Start the worker, and restart it when it dies, until it has completed its work."""
+        """Start the worker, and start it again whenever it dies, until it has completed its work."""
         self._stage.decide = self._decide
         environment = {VARIABLE: self._stage.fail_points}
         with self._stage.log.open("a") as log:

@@ -1,4 +1,5 @@
-"""The broker, the proxy in front of it, and the socket at which all processes ask at their fail points. One stage is
+"""The broker, the proxy in front of it, and the socket at which all processes ask how to continue at their fail points.
+One stage is
 used for many runs."""
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Stage:
         return self
 
     async def start_broker(self) -> None:
-        """Start the broker in a thread, because the broker asks this process during its start."""
+        """Start the broker in a thread, because during its start the broker asks this process how to continue at fail
+        points.
+        """
         if not self.broker.is_running:
             await asyncio.to_thread(self.broker.start, self.fail_points)
 
@@ -99,7 +102,7 @@ class Stage:
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
         """Send requests directly to the broker, without the proxy. A thread sends these requests, because the broker
-        asks this process questions meanwhile.
+        may meanwhile ask this process how to continue at a fail point.
         """
 
         def call() -> None:

@@ -15,8 +15,8 @@ TITLES = {
 
 
 def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """Yield the lines of the page: a table for each library, and for each end of the transaction that the fault
-    strikes.
+    """Yield the lines of the page: one table for each library and for each outcome (commit, abort) of the transaction
+    that the fault strikes.
     """
     wrong = count_wrong(outcomes.values())
     yield f"{len(outcomes)} runs, {wrong} of them wrong."

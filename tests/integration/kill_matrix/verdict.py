@@ -9,8 +9,8 @@ from kill_matrix.worker import Output
 
 
 def problems_of(seen: Iterable[Output], written: Iterable[Output], inputs: int) -> list[str]:
-    """Return the violations: each input must be written exactly once, either all or none of the records of each attempt
-    at a transaction are visible, and no unknown record exists.
+    """Return the violations of three rules: each input is written exactly once; of each attempt at a transaction,
+    either all records are visible or none; no unknown record exists.
 
     `seen` are the records that a read_committed consumer has read, `written` all records in the log.
     """

@@ -3,8 +3,8 @@
     python worker.py LIBRARY JOB
 
 JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the
-consumer returns to the committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is
-started again, which settles the last transaction.
+consumer returns to the committed offsets. If the abort fails, too, the process (for aiokafka only its clients) is
+started again; the new producer settles the last transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Job(NamedTuple):
     inputs: int
     per_transaction: int
     aborts: bool
-    """Whether each process aborts its second transaction without a reason."""
+    """Whether each process aborts its second transaction on purpose."""
 
     @property
     def group(self) -> str:
@@ -47,8 +47,8 @@ class Job(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The value of a record in the target topic: the attempt at a transaction that wrote the record, and the number of
-    records of that attempt.
+    """The value of a record in the target topic: it names the attempt at a transaction that wrote the record, and the
+    number of records of that attempt.
     """
 
     attempt: str
@@ -77,7 +77,7 @@ class Attempts:
         self._count = 0
 
     def next(self) -> None:
-        """Count a transaction. Raises Aborted if this transaction is to fail."""
+        """Count a transaction. Raises Aborted if the test wants this transaction to fail."""
         self._count += 1
         if self._aborts and self._count == 2:
             raise Aborted
@@ -104,10 +104,9 @@ async def run_aiokafka(job: Job) -> None:
     }
     where = aiokafka.TopicPartition(job.source, 0)
     attempts = Attempts(job)
-    # aiokafka cannot request stable offsets (KIP-447). If aiokafka were removed from its group while a decided
+    # aiokafka cannot request stable offsets (KIP-447). If aiokafka lost its group membership while a decided
     # transaction waits for a broker to restart, the consumer would begin at the older committed offset. The aiokafka
-    # process is
-    # never killed, so no other process waits for this session.
+    # process is never killed, so no other process has to wait until this long session expires.
     session_ms = 10_000
 
     async def pipe(producer: aiokafka.AIOKafkaProducer, consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -130,7 +129,7 @@ async def run_aiokafka(job: Job) -> None:
                 say("abort", repr(error))
                 await producer.abort_transaction()
                 if isinstance(error, OutOfOrderSequenceNumber):
-                    raise  # aiokafka gave up a batch, which left a permanent gap in its sequence numbers
+                    raise  # aiokafka has given up a batch, which leaves a permanent gap in its sequence numbers
                 await consumer.seek_to_committed()
 
     while True:
@@ -187,7 +186,7 @@ async def run_oncelog(job: Job) -> None:
             await producer.send(job.target, value, partition=index % job.partitions)
             for index, value in enumerate(process([record.value for record in records]))
         ]
-        await asyncio.gather(*sent)  # otherwise the transaction would have nothing to abort
+        await asyncio.gather(*sent)  # without this flush the transaction would have nothing to abort
         attempts.next()
 
     async with (
@@ -227,7 +226,7 @@ async def run_oncelog(job: Job) -> None:
 
 
 async def run_oncelog_v1(job: Job) -> None:
-    """Run the job as with a broker that has no transactions V2."""
+    """Run the job as with a broker that does not support transactions V2."""
     from older_transactions import before_transactions_v2  # in the same directory as this file, which runs as a script
 
     with before_transactions_v2():

@@ -13,7 +13,7 @@ NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 
 class BrokerMemory:
-    """In MB. The kernel keeps the peak, so no peak between two readings is missed."""
+    """In MB. The kernel keeps the peak, so a peak between two readings is not missed."""
 
     def __init__(self, pid: int) -> None:
         self._directory = Path(f"/proc/{pid}")

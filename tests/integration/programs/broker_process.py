@@ -21,8 +21,8 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 INTERNAL_PARTITIONS: Final = 5
-"""The number of partitions of each internal topic, unless a test sets another one. Creating and opening the default
-fifty partitions is most of the cost of a short-lived broker.
+"""The number of partitions of each internal topic, unless a test sets another number. A small number saves time:
+creating and opening the default of fifty partitions is most of the cost of a short-lived broker.
 """
 ANY_PORT: Final = re.compile(rf"(?<=//{re.escape(LOOPBACK)}:)0\b")
 """In `listeners`."""
@@ -67,8 +67,8 @@ class BrokerProcess:
             for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
                 self.settings.setdefault(f"{topic}.replication.factor", "1")
         if "zookeeper.connect" in self.settings:
-            # Wait for ZooKeeper as long as a busy machine may need; the default is the session timeout, which tests
-            # shorten.
+            # Wait for ZooKeeper for as long as a busy machine may need; the default would be the session timeout, which
+            # tests shorten.
             self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.output: IO[str] | None = None
@@ -76,7 +76,7 @@ class BrokerProcess:
         self.port = 0
         """The port of the listener PLAINTEXT, or else of the first listener."""
         self._own_ports: list[OwnPort] = []
-        """Ports that remain fixed, because a killed broker must restart where its clients look for it."""
+        """Ports that stay the same after a restart, because clients look for a killed broker at its old port."""
         self.start_line = ""
         self.log = data.parent / f"{data.name}.log"
 
@@ -94,7 +94,7 @@ class BrokerProcess:
         self.settings["listeners"] = ANY_PORT.sub(lambda _: str(self._new_port()), self.settings["listeners"])
         self.process = self._started(fail_points)
         self.start_line = self._start_line()
-        # Do not use the address in the printed line: with advertised.listeners it is the address of a proxy.
+        # Do not use the address in the printed line: if advertised.listeners is set, that address belongs to a proxy.
         addresses = dict(listener.split("://") for listener in self.settings["listeners"].split(","))
         address = addresses.get("PLAINTEXT") or next(iter(addresses.values()))
         self.port = int(address.rpartition(":")[2])
@@ -137,8 +137,8 @@ class BrokerProcess:
         return arguments
 
     def _chroot_of(self, data: Path) -> str:
-        """Return the ZooKeeper path for a data directory, which belongs to one cluster, even if a later process of the
-        test uses it.
+        """Return the ZooKeeper path for a data directory; the directory stays in one cluster, even if a later process
+        of the test uses it.
         """
         assert self.new_chroot is not None
         where = data.parent / f"{data.name}.zookeeper"
@@ -159,7 +159,7 @@ class BrokerProcess:
             while selector.select(max(0.0, deadline - time.monotonic())):
                 line = self.output.readline()
                 if not line:
-                    self._reap()  # close the pipe of this process, which would otherwise make later tests fail
+                    self._reap()  # close the pipe of this process, because an open pipe would make later tests fail
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
                     return line
@@ -177,7 +177,7 @@ class BrokerProcess:
         assert self._reap() == -signal.SIGKILL
 
     def wait_ended(self) -> int:
-        """Wait until the broker has ended by itself, and return the exit code."""
+        """Wait until the broker has ended without being stopped, and return the exit code."""
         return self._reap()
 
     def stop(self) -> int:
@@ -187,7 +187,7 @@ class BrokerProcess:
         return self._reap()
 
     def wait_stopped(self) -> int:
-        """Wait for a broker that was told to stop, and return the exit code."""
+        """Wait for a broker that has got the order to stop, and return the exit code."""
         return self._reap()
 
     def _reap(self) -> int:

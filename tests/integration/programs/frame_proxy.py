@@ -2,7 +2,8 @@
 twice.
 
 A response is lost together with its connection, as in a network: the broker has handled the request, and the client
-cannot know that. A request that is sent twice gets two responses; the client receives the first.
+cannot know that. A request that the proxy sends twice gets two responses from the broker; the client receives only the
+first.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ class FrameProxy:
             connection.abort()
 
     def lose_answer(self, apis: Iterable[ApiKey]) -> None:
-        """Lose the response to a request in flight of one of `apis`, in the order of preference; if none is in flight,
-        lose the response to the next such request.
+        """Lose the response to a request in flight of one of `apis`, which are in order of preference; if none is in
+        flight, lose the response to the next such request.
         """
         self._mark(tuple(apis), _Connection.lose_answer)
 
     def send_twice(self, apis: Iterable[ApiKey]) -> None:
-        """Send a request in flight of one of `apis` again, in the order of preference; if none is in flight, send the
-        next such request twice.
+        """Send a request in flight of one of `apis` again, which are in order of preference; if none is in flight, send
+        the next such request twice.
         """
         self._mark(tuple(apis), _Connection.send_again)
 

@@ -1,10 +1,11 @@
-"""Creates a data directory with a little of everything, and a broker's description of it: one version writes it, other
-versions open it.
+"""Creates a data directory with a little of everything, and a broker's description of it. One version writes the
+directory, and other versions open it.
 
     PYTHONPATH=.:tests/integration python -m programs.frozen_directory NAME [--command /path/to/an/older/oncelog]
 
 writes `tests/data/NAME-clean.tar.xz` (the broker was stopped) and `NAME-killed.tar.xz` (kill -9), a few KB each. A
-release that later releases must be able to read adds such a pair of archives; these archives are never written again.
+release whose directories later releases must be able to read adds such a pair of archives; these archives are never
+changed afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.backoff.ms": "100",
-    # Retention is off, because the directory is opened years later and must be unchanged.
+    # Retention is off, because the directory is opened years later, and must still have all its records.
     "log.retention.ms": "-1",
     "offsets.retention.minutes": NEVER,
     "producer.id.expiration.ms": NEVER,
@@ -53,7 +54,7 @@ SETTINGS: Final = {
 PLAIN, IN_TRANSACTIONS, COMPACTED = "plain", "in-transactions", "compacted"
 TOPICS: Final = (PLAIN, IN_TRANSACTIONS, COMPACTED)
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""Transactional ids, each named after the outcome of its last transaction."""
+"""Transactional ids; each name is the outcome of the id's last transaction."""
 GROUP, GROUP_OF_TRANSACTIONS = "workers", "transactional-workers"
 KEYS: Final = 2
 """The number of keys in the compacted topic."""
@@ -62,7 +63,7 @@ IDEMPOTENT_BATCHES: Final = 7
 
 
 def fill(client: RawClient) -> dict[str, Any]:
-    """Write topics, offsets and transactions of every kind, and return the facts that only the writer knows."""
+    """Write topics, offsets and transactions of every kind, and return the facts that a broker cannot report."""
     client.create_topic(PLAIN, retention_ms="-1", max_message_bytes="100000")
     client.create_topic(IN_TRANSACTIONS)
     client.create_topic(COMPACTED, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -151,7 +152,9 @@ def batches_of(client: RawClient, topic: str) -> list[RecordBatch]:
 
 
 def _aborted(client: RawClient, topic: str) -> list[list[int]]:
-    """A response lists the aborted transactions of one segment only, so each batch is requested."""
+    """The response to a Fetch lists only the aborted transactions of one segment, so the test requests each batch
+    separately.
+    """
     asked = FetchRequest.FetchTopic
     found = set()
     for batch in batches_of(client, topic):

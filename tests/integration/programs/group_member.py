@@ -5,8 +5,9 @@ instance_id, protocol ("consumer" for KIP-848, for which the broker determines s
 of the output is an event with the time of the machine's monotonic clock, which all processes share:
 
 - `gained` lists the partitions that the member may read from now on.
-- `lost` lists the partitions that the member no longer reads; it is printed before they are given up.
-- `read` has a partition and the offsets of records that the member read while it owned the partition, and commits next.
+- `lost` lists the partitions that the member no longer reads; the event is printed before the member gives them up.
+- `read` has a partition and the offsets of records that the member read while it owned the partition; the member
+commits these offsets after that.
 - `closed` follows an orderly stop, which the line "stop" on the member's input requests.
 """
 
@@ -23,8 +24,8 @@ from typing import Any
 HEARTBEAT_MS = 200
 POLL_SECONDS = 0.1
 KAFKA_PYTHON_POLL_SECONDS = 60.0
-"""Seconds of one poll, longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the consumer
-rejoins its group, the response to SyncGroup is lost, and the consumer never reads or sends heartbeats again.
+"""Seconds of one poll, longer than any rebalance. If a poll of kafka-python 3.0.12 times out at the moment at which the
+consumer rejoins its group, the response to SyncGroup is lost, and the consumer never reads or sends heartbeats again.
 The exception `ToldToStop` ends the poll early.
 """
 

@@ -17,8 +17,9 @@ from typing import Any
 
 POLL_SECONDS = 0.05
 KAFKA_PYTHON_POLL_SECONDS = 60.0
-"""Seconds of one poll, longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the consumer
-rejoins its group, it loses the response to SyncGroup and hangs. `Over` ends the poll early.
+"""Seconds of one poll, longer than any rebalance. If a poll of kafka-python 3.0.12 times out at the moment at which the
+consumer rejoins its group, the consumer loses the response to SyncGroup and hangs. The exception `Over` ends the poll
+early.
 """
 HEARTBEAT_MS = 100
 

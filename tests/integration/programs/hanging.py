@@ -1,7 +1,7 @@
 """Creates a hanging transaction, and a broker on which transactions can hang.
 
-If partitions are not verified, a Produce that arrives after the end of its transaction opens a new one that no client
-ends (E2).
+If partitions are not verified, a Produce request that arrives after the end of its transaction opens a new transaction,
+which no client ends (E2).
 """
 
 from __future__ import annotations

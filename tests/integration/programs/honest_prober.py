@@ -6,7 +6,7 @@
         waits = prober.stop().between(before, prober.now())
 
 Each wait is measured twice: in wall time, and without the time in which no processor was available (`processor_times`).
-Tests check the second measure, because only the broker causes it, even on a machine with other load.
+Tests check the wait without that time, because only the broker causes it, even on a machine with other load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NS_PER_MS = 1_000_000
 
 MAX_P99_MS = 20.0
 MAX_WORST_MS = 100.0
-"""The longest net wait of an honest client, in ms, that is acceptable, whatever other clients do."""
+"""The longest acceptable net wait of an honest client, in ms, whatever other clients do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Waits:
     samples: tuple[Sample, ...]
     failures: tuple[tuple[str, int, str], ...]
     left_out: float = 0.0
-    """Idle seconds that are not measured again because other tests measure them; they count as requests that did not
-    wait. Without these seconds, a single request of a short measurement would be its slowest percent.
+    """Idle seconds that this test does not measure, because other tests do; they count as requests that did not wait.
+    Without these seconds, the slowest percent of a short measurement would be a single request.
     """
 
     def between(self, start: int, end: int) -> Waits:
@@ -115,8 +115,8 @@ def percentiles(waits: Iterable[int]) -> Percentiles:
 
 
 def most_of(*beside: Percentiles | None) -> Percentiles:
-    """Return the larger of the measured waits, as an allowance for waits that the machine causes. Without a measurement
-    the allowance is zero, because a limit of NaN would allow everything.
+    """Return the larger of the measured waits; tests allow such a wait, because the machine itself causes it. Without a
+    measurement the allowance is zero, because a limit of NaN (not a number) would allow everything.
     """
     measured = [each for each in beside if each is not None and not math.isnan(each.worst)]
     return Percentiles(*(max((astuple(each)[at] for each in measured), default=0.0) for at in range(3)))
@@ -148,7 +148,7 @@ def _end_all() -> None:
 
 
 class HonestProber:
-    """The client runs from `with` until `stop`."""
+    """The client runs from the beginning of the `with` block until `stop`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -202,8 +202,8 @@ class HonestProber:
 
 @contextmanager
 def idle_prober(directory: Path) -> Iterator[HonestProber]:
-    """Run an honest client of an idle broker during another measurement: its waits are caused only by the machine, with
-    its disk, its memory and its other load.
+    """Run an honest client of an idle broker during another measurement; only the machine (its disk, its memory and its
+    other load) causes the waits of this client.
     """
     with BrokerProcess(directory / "idle") as broker, HonestProber(broker) as prober:
         yield prober

@@ -33,8 +33,8 @@ from oncelog_protocol.records.record import Record, read_records
 
 STDIN = 0
 COMMAND_BYTES = 100
-"""The maximum size of a command in bytes, longer than any command. The test sends a command only after the previous one
-was answered.
+"""The maximum size in bytes of a command, larger than any real command. The test sends a command only after the
+previous one was answered.
 """
 INTERVAL_SECONDS = 0.005
 PATIENCE_SECONDS = 60.0
@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 60.0
 half of this time.
 """
 RARELY = 24
-"""Once in this number of ticks (one request each), the client opens a new connection, and once it sends a large frame.
+"""Once in this number of ticks (one request each) the client opens a new connection, and once it sends a large frame.
 """
 TOPIC = "honest-prober"
 LARGE_BYTES = 32_000
@@ -110,7 +110,7 @@ class Prober:
     def _fetch(self) -> None:
         offset, value = self.produced
         batches = self._client("fetch").fetch(TOPIC, 0, offset)
-        # There may be more batches if the response to a later Produce was lost.
+        # There may be more batches than expected if the response to a later Produce was lost.
         assert [record.value for batch in batches[:1] for record in read_records(batch)] == [value]
 
     def _connect(self) -> None:
@@ -147,7 +147,8 @@ def measure(prober: Prober) -> None:
     while not select.select([STDIN], [], [], max(0.0, due - time.monotonic()))[0]:
         prober.probe(kind_of(tick))
         tick += 1
-        # Missed ticks are not sent later in a burst, because `honest_prober` accounts for them.
+        # Missed ticks are not made up for by a burst of requests, because `honest_prober` adds them to its
+        # measurements.
         due = max(due + INTERVAL_SECONDS, time.monotonic())
 
 

@@ -1,7 +1,7 @@
 """A proxy in front of a broker that loses responses: the request arrives at the broker, and instead of the response the
 client sees the end of its connection.
 
-Idempotence exists for this case: the producer cannot know whether its records were written.
+Idempotence exists for this case, in which the producer cannot know whether its records were written.
 """
 
 from __future__ import annotations

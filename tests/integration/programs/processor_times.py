@@ -21,11 +21,11 @@ class Times(NamedTuple):
 def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int:
     """Return the part of a wait of `wall` ns that the broker caused, however many other processes ran.
 
-    `prober` and `loop` are the processor times of the waiting thread and of the broker's loop. `others` is how long the
-    broker's other threads were ready but had no processor, or a hypervisor had taken the processor. A thread without a
-    processor may hold the interpreter's lock, for which the loop then sleeps. The time of such threads is therefore
-    subtracted only from the loop's sleep, and never excuses a loop that runs. The processor time of a running loop does
-    not include time that a hypervisor has taken.
+    `prober` and `loop` are the processor times of the waiting thread and of the broker's loop. `others` is the time in
+    which the broker's other threads were ready but had no processor, or a hypervisor had taken the processor. A thread
+    without a processor may hold the interpreter's lock, and the loop then sleeps until the lock is free. The time of
+    such threads is therefore subtracted only from the time in which the loop sleeps, and never from the time in which
+    it runs. The processor time of a running loop does not include time that a hypervisor has taken.
     """
     waited = max(0, wall - prober.ran - prober.queued - loop.queued)
     asleep = max(0, waited - loop.ran)
@@ -75,7 +75,9 @@ def stolen_ns() -> int:
 
 
 def passed(before: Mapping[int, Times], after: Mapping[int, Times]) -> dict[int, Times]:
-    """Return the time that passed for each thread; for a new thread all its time, for an ended thread nothing."""
+    """Return the time that passed for each thread between two readings; for a new thread all its time, for an ended
+    thread nothing.
+    """
     none = Times()
     return {
         thread: Times(times.ran - before.get(thread, none).ran, times.queued - before.get(thread, none).queued)

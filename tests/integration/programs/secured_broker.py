@@ -243,8 +243,8 @@ def kafka_python(address: str, topic: str, settings: dict[str, Any]) -> bytes:
 
 
 def _collect_its_connection() -> None:
-    """If kafka-python gives up in its constructor, the garbage collector must close the connection that it was opening;
-    collect it now.
+    """If kafka-python gives up in its constructor, only the garbage collector closes the connection that it was
+    opening, so collect garbage now.
 
     If the socket were collected later, pytest would report it in whichever test runs at that moment.
     """

@@ -101,8 +101,8 @@ def _die_at(point: str, wanted: str) -> None:
 
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
-    """Run one step of the sink, such as a task or a commit; the step may kill this process. Raises the errors of the
-    step.
+    """Run one step of the sink, such as a task or a commit; this process may be killed by the step. Raises the errors
+    of the step.
     """
     timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
     cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
@@ -141,7 +141,9 @@ def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
 
 
 def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
-    """Give the process the step of the sink that it runs and the point at which it dies, and wait for its end."""
+    """Tell the process which step of the sink to run and at which point to die, and wait until the process has
+    ended.
+    """
     told = base64.b64encode(pickle.dumps(step))
     with process:
         try:

@@ -2,11 +2,11 @@
 CPU for each start.
 
 The tests start some thousand processes, and most of the cost of a start is importing modules. The forked program is the
-same and has the same arguments; only the imports are already done. If a program must differ in something that Python or
-the C library reads at its start (a changed PYTHONPATH with other imports, another release, a time zone), it is started
-as users start it. A measured program may be forked, because its clients' waits and its additional memory are the same.
-All forked programs share the hash seed, and so the order of a set of names. In a soak, where `sitecustomize` adds
-faults, each program has its own seed.
+same and has the same arguments; only the imports are already done. Some programs must differ in something that Python
+or the C library reads at its start (a changed PYTHONPATH with other imports, another release, a time zone); they are
+started as users start them. A program whose performance is measured may also be forked, because forking changes neither
+its clients' waits nor its additional memory. All forked programs share the hash seed, and therefore the iteration order
+of a set of names. In a soak, where `sitecustomize` adds faults, each program has its own seed.
 
 There are two forking processes, each started at first use: one without fail points, as for users, and one for programs
 with ONCELOG_FAIL_POINTS.
@@ -82,8 +82,8 @@ class WarmCommands:
         self._lock = threading.Lock()
         self._controls: dict[bool, socket.socket] = {}
         self._read_at_start = read_at_start(os.environ)
-        """The variables as they were before any test changed them; the first test that starts a program may change
-        them.
+        """The environment variables as they were before any test changed them, because the first test that starts a
+        program may have changed them.
         """
         self._asked = 0
 
@@ -138,7 +138,9 @@ class WarmCommands:
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are read at a start, without those that are set for a process when it is forked."""
+    """Return the variables that a program reads when it starts, except those that are set for a process when it is
+    forked.
+    """
     given = {name: value for name, value in environment.items() if name.startswith(READ_AT_START) and value}
     return {name: value for name, value in given.items() if STRICT.get(name) != value}
 
@@ -149,8 +151,8 @@ def is_customized(environment: Mapping[str, str]) -> bool:
 
 
 def _answer(control: socket.socket, asked: int) -> int:
-    """Return the process id of the requested program. An interrupted test leaves an unread answer, which must not be
-    assigned to another request: its process is killed.
+    """Return the process id of the requested program. An interrupted test leaves an unread answer, which names a
+    process that nobody uses; the process is killed, and the answer is not assigned to another request.
     """
     while True:
         number, pid = map(int, control.recv(64).split())
@@ -166,7 +168,7 @@ warm: Final = WarmCommands()
 def run_oncelog(
     *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command until it ends. `environment` is added to that of this process."""
+    """Run a command until it ends. `environment` is added to the environment of this process."""
     whole = {**os.environ, **STRICT, **(environment or {})}
     if not warm.can_start(whole):
         return subprocess.run(
@@ -206,9 +208,9 @@ class Child:
         mixes: bool = False,
         log: IO[Any] | None = None,
     ) -> None:
-        """`environment` is added to that of this process. The program's standard input and output are pipes to this
-        process, and its standard error is that of this process. With `mixes` the program's standard error goes into its
-        output; with `log` all output goes to that file.
+        """`environment` is added to the environment of this process. The program's standard input and output are pipes
+        to this process, and its standard error is that of this process. With `mixes` the program's standard error goes
+        into its output; with `log` all output goes to that file.
         """
         whole = {**os.environ, **(environment or {})}
         if log is None:
@@ -261,20 +263,20 @@ class Child:
         return await asyncio.to_thread(self.process.wait)
 
     def close(self) -> None:
-        """Close this process's ends of the pipes."""
+        """Close the ends of the pipes that belong to this process."""
         for stream in (self.stdin, self.stdout):
             with suppress(BrokenPipeError):
                 stream.close()
 
 
 class WarmProcess:
-    """A forked process, with the part of subprocess.Popen that tests use."""
+    """A forked process, with those methods of subprocess.Popen that tests use."""
 
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
         self._status = status
         self._guard = threading.Lock()
-        """Several threads may find simultaneously that the process has ended."""
+        """Several threads may find at the same time that the process has ended."""
         self._waiting: asyncio.Future[int] | None = None
         self.returncode: int | None = None
 
@@ -323,7 +325,7 @@ class WarmProcess:
         if waiting is not None:
             waiting.get_loop().remove_reader(self._status)
         os.close(self._status)
-        # Nothing was read: the forking process was killed, and all its children with it.
+        # Nothing was read, so the forking process was killed, and all its children with it.
         self.returncode = int(told or -signal.SIGKILL)
         if waiting is not None and not waiting.done():
             waiting.set_result(self.returncode)
@@ -385,7 +387,7 @@ def import_all(modules: Sequence[str]) -> None:
                 warnings.simplefilter("error" if module in MODULES else "ignore")
                 importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # otherwise the first collection in each child would copy all objects
+        gc.freeze()  # without this call the first collection in each child would copy all objects
 
 
 def tell_ends(ends: dict[int, int]) -> None:

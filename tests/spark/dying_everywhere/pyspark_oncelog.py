@@ -1,8 +1,8 @@
 """Makes `format("oncelog")` die at a named point, for a program that is not written for tests.
 
-This module hides oncelog's package of the same name if PYTHONPATH begins with this directory. The file that
-ONCELOG_TEST_DEATH names has the fields of `dying.Death` in JSON, and `topic`: only the query that writes to that topic
-dies.
+This module hides oncelog's package of the same name if PYTHONPATH begins with this directory. The file named by the
+variable ONCELOG_TEST_DEATH has the fields of `dying.Death` in JSON, and `topic`: only the query that writes to that
+topic dies.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from spark_soak.run import Result, Run
 @click.option("--directory", type=click.Path(path_type=Path), help="Where runs have their data.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
 def main(seeds: tuple[int, ...], deaths: int, minutes: float, directory: Path | None, out: Path | None) -> None:
-    # ending this process ends all processes that were started
+    # when this process ends, all processes that it has started end, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):

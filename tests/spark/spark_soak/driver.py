@@ -20,7 +20,7 @@ from spark_soak.query import Query
 
 PROGRAM: Final = Path(__file__).with_name("query.py")
 QUIET_SECONDS: Final = 300.0
-"""Seconds without output of a driver before the run is given up."""
+"""If a driver prints nothing for this number of seconds, the run is given up."""
 
 
 class Stuck(Exception):
@@ -41,7 +41,7 @@ class Driver:
         self._said: list[dict[str, Any]] = []
         """The messages of the present run."""
         self._sessions: list[int] = []
-        """The process sessions of all runs, which identify processes that they have left."""
+        """The process sessions of all runs, by which processes that the runs have left are found."""
         self._listener: threading.Thread | None = None
         """The thread that reads the messages of the present run."""
         self._is_over = False
@@ -71,7 +71,7 @@ class Driver:
     def _listen(self, process: subprocess.Popen[str], said: list[dict[str, Any]]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            with suppress(ValueError):  # a line that the driver's death has cut, or that Spark printed
+            with suppress(ValueError):  # this line was cut by the driver's death, or Spark has printed it
                 what = json.loads(line)
                 with self._changed:
                     said.append(what)
@@ -88,7 +88,7 @@ class Driver:
         self.start()
 
     def until(self, kind: str) -> Any:
-        """Return the first message of this kind in the present run or a later one. Raises Stuck if no batch was
+        """Return the first message of this kind, from the present run or a later run. Raises Stuck if no batch was
         completed for too long.
         """
         deadline = time.monotonic() + QUIET_SECONDS
@@ -125,7 +125,7 @@ class Driver:
         process.wait()
 
     def workers(self) -> dict[str, list[psutil.Process]]:
-        """Return the Python processes that the JVM has started, by the module that they run."""
+        """Return the Python processes that the JVM has started; they are grouped by the module that they run."""
         found: dict[str, list[psutil.Process]] = {}
         with self._changed:
             if self._process is None or self._process.poll() is not None:

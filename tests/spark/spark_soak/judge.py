@@ -1,7 +1,7 @@
 """Compares the windows in the target topic with the records in the source topic.
 
-The expected result is computed from the source topic as a `read_committed` consumer finds it, not from what the writer
-knows: a transaction whose outcome the writer never learned may be committed or aborted.
+The expected result is computed from the records that a `read_committed` consumer finds in the source topic. What the
+writer knows is not enough: a transaction whose outcome the writer never learned may be committed or aborted.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Verdict:
 def judged(
     source: Sequence[Order], target: Sequence[Window], committed: Collection[int], aborted: Collection[int]
 ) -> Verdict:
-    """Compare the topics. `committed` and `aborted` are the numbers of the orders whose transaction is known to the
-    writer to have ended that way.
+    """Compare the topics. `committed` and `aborted` are the numbers of the orders whose transaction has ended in that
+    way, as far as the writer knows.
     """
     expected = windows_of(source)
     found: dict[tuple[int, str], list[Window]] = {}

@@ -1,7 +1,7 @@
 """Defines the records that are written, and the windows that must result from them.
 
 An order has a unique number, a customer, an event time and an amount. Event times are invented: each round of orders is
-one second later than the previous round, so the effect of the watermark does not depend on a machine's clock.
+one second later than the previous round, so the effect of the watermark does not depend on the clock of the machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROUND_MS: Final = 1_000
 WINDOW_MS: Final = 30_000
 DELAY_MS: Final = 120_000
 """The delay of the watermark in milliseconds: 120 rounds, which take the writer half a minute. Only orders that are
-meant to be late are later than this delay.
+late on purpose are later than this delay.
 """
 DAY_MS: Final = 86_400_000
 CLOSING_MS: Final = BASE_MS + 30 * DAY_MS

@@ -16,7 +16,7 @@ class Kind(StrEnum):
     same checkpoint.
     """
     WORKER = "worker"
-    """One of the Python processes that the JVM has started: that of a task, of the source, or of a commit."""
+    """One of the Python processes that the JVM has started: the process of a task, of the source, or of a commit."""
     BROKER = "broker"
     """One of three brokers; it is restarted after `away_s` seconds."""
 
@@ -35,7 +35,7 @@ AWAY_SECONDS: Final = 5.0
 class Death(NamedTuple):
     kind: Kind
     is_early: bool
-    """Whether the death does not wait for the first completed batch of the driver's present run."""
+    """Whether the death may come before the driver's present run has completed its first batch."""
     after_s: float
     pick: float
     """A number from 0 to 1 that selects the process to kill among several candidates."""
@@ -44,7 +44,9 @@ class Death(NamedTuple):
 
 
 def plan(seed: int, deaths: Mapping[Kind, int]) -> list[Death]:
-    """Return the deaths of a soak in the order that the seed gives. `deaths` is the number of deaths of each kind."""
+    """Return the deaths of a soak in the order that the seed gives. `deaths` gives for each kind of death how many
+    there are.
+    """
     dice = random.Random(seed)
     kinds = [kind for kind in Kind for _ in range(deaths.get(kind, 0))]
     dice.shuffle(kinds)

@@ -1,12 +1,13 @@
-"""The Spark program: it sums orders by window and customer, from topic to topic, with `format("oncelog")`.
+"""The Spark program: it sums orders by window and customer, reads them from one topic and writes the sums to another,
+with `format("oncelog")`.
 
 python query.py SPEC       (JSON: the fields of `Query`)
 
 Each line that it prints is JSON: {"jvm": pid}, {"started": run}, {"batch": ..., "rows": ..., "watermark": ...},
 {"failed": error}, {"done": true}. A query that fails is started again by the program. If the query does not even start,
-the program ends with 1, and its observer starts it again, because a session that has once not found the data source
-never finds it. When the watermark has passed all orders except the closing ones, all their windows are written, and the
-program ends with 0.
+the program ends with 1, and its observer starts the program again, because a session that has once not found the data
+source never finds it. When the watermark has passed all orders except the closing orders, all windows of the passed
+orders are written, and the program ends with 0.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def milliseconds(watermark: str) -> float:
 
 
 def follow(running: Any) -> None:
-    """Print each batch until the closing orders have closed all other windows. Raises the error of the query."""
+    """Print each batch until the closing orders have closed all windows except their own. Raises the error of the
+    query.
+    """
     told = -1
     while not running.awaitTermination(LOOK_SECONDS):
         progress = running.lastProgress

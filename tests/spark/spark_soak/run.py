@@ -42,7 +42,7 @@ orders.
 TASKS: Final = "worker"
 """The module that the Python processes of tasks run."""
 TASKS_SHARE: Final = 0.5
-"""The share of worker deaths that hit the worker of a task, if there is one; the other deaths hit any worker."""
+"""The share of worker deaths that strike the worker of a task, if there is one; the other deaths strike any worker."""
 END_SECONDS: Final = 300.0
 
 
@@ -54,7 +54,7 @@ class Result:
     minutes: float = 0.0
     deaths: Counter[Kind] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
-    """How many workers died, by the module that they ran."""
+    """How many workers died, counted by the module that they ran."""
     failures: int = 0
     """How often the query failed and the program restarted it."""
     batches: int = 0
@@ -66,7 +66,7 @@ class Result:
 
 
 class Run:
-    """One run of the soak, which `play` starts. `deaths` is the number of deaths of each kind."""
+    """One run of the soak, which `play` starts. `deaths` gives for each kind of death how many there are."""
 
     def __init__(
         self, seed: int, deaths: Mapping[Kind, int], minutes: float, directory: Path, say: Callable[[str], None]
@@ -164,8 +164,8 @@ class Run:
         self._revived = self._hands.submit(revive)
 
     def _await_revival(self) -> None:
-        """Wait for the broker that died last: only one broker is down at a time, and it is in sync again before another
-        one dies.
+        """Wait for the broker that died last: only one broker is down at a time, and it must be in sync again before
+        another broker dies.
         """
         if self._revived is not None:
             self._revived.result(END_SECONDS)
@@ -174,7 +174,9 @@ class Run:
 
     @staticmethod
     def _sleep(seconds: float) -> None:
-        """Wait a random time before a kill; this is the only wait for a fixed time in this module."""
+        """Wait a random time before a kill; this is the only wait of this module that waits for time instead of an
+        event.
+        """
         time.sleep(max(0.0, seconds))
 
     # --- the end

@@ -20,7 +20,7 @@ ABORTED: Final = 0.12
 
 
 class OrderWriter(threading.Thread):
-    """Writes rounds of orders, each in a transaction, until it is told to stop; then writes the closing orders.
+    """Writes rounds of orders, each in a transaction, until the caller stops it; then writes the closing orders.
 
     No number is sent in two transactions. If the outcome of a transaction cannot be learned, its numbers are in neither
     `committed` nor `aborted`.
@@ -36,8 +36,8 @@ class OrderWriter(threading.Thread):
         self.aborted: set[int] = set()
         self.rounds = 0
         self.with_late = threading.Event()
-        """Set when the watermark has passed the times of late orders: from that time on the writer also writes late
-        orders.
+        """An event that is set when the watermark has passed the times of late orders: from that time on the writer
+        also writes late orders.
         """
         self.ending = threading.Event()
         self.failure: BaseException | None = None
@@ -63,7 +63,7 @@ class OrderWriter(threading.Thread):
             raise TimeoutError(f"the writer has not committed the closing orders within {seconds} s")
 
     def _write_round(self, orders_from: Callable[[int], list[Order]]) -> None:
-        """Write a round, again with new numbers until it is known to be committed."""
+        """Write a round of orders, and repeat it with new numbers until it is known to be committed."""
         while True:
             orders = orders_from(self._next_number)
             self._next_number += len(orders)

@@ -44,8 +44,8 @@ def audit(
     the previous one. By key: the application gives the records of each key a number (1, 2, 3 ...), in a JSON value or a
     header. The number must increase by one from record to record; only committed records are checked.
 
-    The exit code is 1 if the audit finds a fault or can check nothing. Plain output, one line for each fault: kind,
-    topic, producer or key, offset range, number of records concerned.
+    The exit code is 1 if the audit finds a fault, or if it has no record that it can check. Plain output, one line for
+    each fault: kind, topic, producer or key, offset range, number of records concerned.
     """
     if (by == "key") != (path is not None or header is not None):
         raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")
