@@ -198,7 +198,9 @@ class TransactionDriver:
 
 
 def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
-    """Whether each state may follow its predecessor. A logged PrepareAbort may also have fenced a producer."""
+    """Whether each logged state may legally follow the state before it. A logged PrepareAbort may also have fenced a
+    producer.
+    """
     before = None
     for state in states:
         if before is TransactionState.DEAD:

@@ -228,8 +228,8 @@ async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(
 
 
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
-    """The controller read the deletion marks before this topic was marked. It must not elect leaders for the topic's
-    partitions from that outdated view.
+    """The controller read the deletion marks before this topic was marked. The controller must not elect leaders for
+    this topic's partitions from the outdated view.
     """
     await topics.create_topic("t", 10, 2)
     session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()

@@ -121,7 +121,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
     fired = shard.machine.fired
     assert fired == ["a"]
     shard.timers.set("c", 5.0)
-    runtime.fire_timers()  # the runtime is woken again meanwhile
+    runtime.fire_timers()  # the runtime is woken again before the first wake-up has run
     await turns(50)
     assert fired == ["a", "b"]
     internal_topic.advance(4.0)

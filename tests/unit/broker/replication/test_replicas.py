@@ -1,4 +1,6 @@
-"""A broker's partitions follow the image without blocking the event loop, whatever fails meanwhile."""
+"""A broker applies each new cluster image to its partitions, without blocking the event loop, whatever fails during
+that work.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
 async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each deadline causes other work in the next turn of the loop, such as reading for a fetch.
 
-    Therefore the number of deadlines per turn is limited, and not only their time.
+    The loop therefore limits the number of deadlines that fire in one turn, and not only the time that they take.
     """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()

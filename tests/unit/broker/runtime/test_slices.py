@@ -21,7 +21,7 @@ STEPS_PER_SLICE = 3
 
 
 class Work:
-    """Steps that each take a part of a slice, and a record of which steps ran in which turn of the loop."""
+    """Steps, each of which takes a part of a slice; the object records which steps ran in which turn of the loop."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -212,7 +212,7 @@ async def test_releasing_an_empty_hold_costs_no_turn_and_no_job() -> None:
 
 
 async def test_an_errand_does_not_wait_for_holders_of_finished_job_results() -> None:
-    """DeleteRecords must write log starts even while the maximum number of batches is being decompressed and walked."""
+    """DeleteRecords must write log starts even while as many batches as possible are decompressed and examined."""
     work = Work()
     may_end = threading.Event()
     errand_done = asyncio.Event()

@@ -225,7 +225,8 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_s121_a_former_keeper_learns_of_the_new_owner(coordinator_v2: FakeCoordinator, commits: bool) -> None:
-    """Another client has kept the transaction since. The former keeper must get an error, because otherwise its abort
+    """After this client kept the transaction, another client has kept it. The former keeper must get an error, because
+    otherwise its abort
     would be reported as done although the transaction stays open without a timeout.
     """
     prepared = await prepared_one(coordinator_v2)

@@ -1,5 +1,5 @@
-"""A log is replaced by its copy in another data directory without losing a record, whatever fails, and whenever the
-process is killed or the power is cut.
+"""A log moves to another data directory (a copy replaces the log) and loses no record, even if a step fails, the
+process is killed, or the power is cut.
 """
 
 from __future__ import annotations

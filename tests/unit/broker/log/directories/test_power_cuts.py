@@ -210,8 +210,8 @@ def synced_log_that_failed(manager):
 
 
 def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start, tmp_path):
-    """Seed 5000 of the simulation found this: the log was truncated completely, and every later attempt reported its
-    records as missing.
+    """The log was truncated completely, and every later attempt to reopen it reported its records as missing (found by
+    seed 5000 of the simulation).
     """
     disk = Watched()
     manager = start(disk)

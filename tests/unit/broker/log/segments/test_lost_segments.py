@@ -182,7 +182,7 @@ def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
 
 
 def test_an_unsynced_segment_that_is_empty_ends_the_log(directory, bases):
-    """If the later segments were kept, they would follow after a hole in the log."""
+    """The later segments must not stay in the log, because there would be a hole in the log before them."""
     (directory / name(bases[2])).write_bytes(b"")
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[1])
     assert [offset for offset, _ in contents(log)] == [*range(bases[2])]

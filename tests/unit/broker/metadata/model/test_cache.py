@@ -56,7 +56,7 @@ def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
 
 @pytest.fixture
 async def cluster(embedded_store):
-    """A store with a founded cluster."""
+    """A metadata store in which a cluster has been created."""
     operations = [Create(path) for path in paths.PERSISTENT]
     await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
     return embedded_store
@@ -425,8 +425,8 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
 
 
 async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
-    """ZooKeeper reports the changes of one write one after the other; here the change of the settings is reported late
-    or never.
+    """ZooKeeper reports each change of a multi-change write separately. In this test, the change of the settings is
+    reported late or never.
     """
     watch = cluster.watch
     monkeypatch.setattr(

@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def takes_more(self) -> bool:
-        """Whether the number of outstanding responses permits another request."""
+        """Whether the connection may read another request, given the number of outstanding responses."""
         return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:

@@ -1,4 +1,4 @@
-"""A member that leaves, whatever it is doing, neither joins nor reads afterwards."""
+"""A member that leaves its group in the middle of any operation neither rejoins nor reads records afterwards."""
 
 from __future__ import annotations
 

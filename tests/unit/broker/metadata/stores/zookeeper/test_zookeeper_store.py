@@ -231,7 +231,7 @@ async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zook
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
-    """Kazoo alone would trust its connection for as long as requests are sent."""
+    """While requests are sent, kazoo itself never detects that its connection is dead."""
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
