@@ -240,7 +240,7 @@ GAP_BEFORE_A_COPY = [
     *[("send", 1), ("serve",), ("answer",)],
     *[("send", 1), ("send", 1), ("serve", ErrorCode.NOT_ENOUGH_REPLICAS, False), ("answer",)],
     *[("cut", True), ("connect",)],  # the request with the third batch is still on the old connection
-    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # batch 2 fails and frees its number
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # batch 2 fails; its number is free
     *[("serve",), ("answer",), ("serve",), ("answer",), ("read_late", 1)],
 ]
 """The third batch must not get the second batch's sequence number, because its copy on the old connection would then be

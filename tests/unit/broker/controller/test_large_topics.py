@@ -101,7 +101,7 @@ async def test_the_next_controller_finishes_an_interrupted_topic_creation(cluste
 
     def next_one(operations):
         cluster.sessions[1].on_write = None
-        cluster.sessions[1].is_cut = True  # after this write, which creates the topic with three partitions
+        cluster.sessions[1].is_cut = True  # cut off after this write, which creates the topic with three partitions
 
     cluster.sessions[1].on_write = next_one
     with pytest.raises(KafkaError) as raised:

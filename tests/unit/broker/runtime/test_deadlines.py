@@ -18,7 +18,7 @@ async def test_a_deadline_that_raises_leaves_the_others(
     """The deadlines in a bucket belong to different clients."""
     loop = asyncio.get_running_loop()
     now = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # time is frozen, so that all deadlines are in one bucket
     deadlines, fired = Deadlines(), asyncio.Event()
 
     def throw() -> None:
@@ -54,7 +54,7 @@ async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest
     """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
-    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # time is frozen, so that all deadlines are in one bucket
     deadlines, turn, many = Deadlines(lambda: 0.0), 0, 3 * FIRED_PER_TURN + 1
     answers = [loop.create_future() for _ in range(many)]
     for answer in answers:

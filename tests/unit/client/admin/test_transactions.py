@@ -185,7 +185,7 @@ async def test_the_search_can_be_limited_to_old_transactions(known: Transactions
     known.producers = {7: 5}
     async with Admin(address) as admin:
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000)
-        known.last_timestamp = 2**50  # a timestamp that the producer chose
+        known.last_timestamp = 2**50  # the producer chooses this timestamp, so it may be wrong
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000) == []
         assert await admin.transactions.find_hanging([HERE])
 

@@ -154,7 +154,7 @@ def test_s26_refused_sequences_are_reused_by_later_batches() -> None:
     assert numbers(second, third) == [5, 7]
     assert of.next_sequence == 8
     assert not of.needs_settling
-    assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was used up
+    assert (second.identity, of.identity) == (FIRST, FIRST)  # the producer epoch has not changed
 
 
 def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:

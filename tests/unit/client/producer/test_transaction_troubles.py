@@ -46,7 +46,7 @@ CONCURRENT = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
 async def test_s36_adding_a_partition_waits_for_the_previous_transaction(coordinator: FakeCoordinator) -> None:
     for request in (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest):
         coordinator.script[request] = list(CONCURRENT)
-    coordinator.script[ProduceRequest] = list(CONCURRENT)  # in V2 the leader asks the coordinator
+    coordinator.script[ProduceRequest] = list(CONCURRENT)  # in V2, as the leader relays it
     async with started(coordinator) as producer, producer.transaction():
         await producer.send("topic", b"v")
         await producer.send_offsets(OFFSETS, GROUP)

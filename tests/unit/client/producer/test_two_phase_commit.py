@@ -257,7 +257,7 @@ async def test_s121_an_operator_aborts_a_kept_transaction_by_fencing(coordinator
     async with Admin(coordinator_v2.broker.address) as admin:
         await admin.transactions.fence(["t"])
     request = coordinator_v2.broker.requests_of(InitProducerIdRequest)[-1]
-    assert request.transaction_timeout_ms <= 60_000  # the coordinator would refuse 2^31 - 1
+    assert request.transaction_timeout_ms <= 60_000  # the coordinator would refuse a timeout of 2^31 - 1 ms
     assert coordinator_v2.committed == {}
 
 

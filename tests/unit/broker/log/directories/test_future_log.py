@@ -364,7 +364,7 @@ def test_a_producer_whose_records_are_gone_is_known_after_the_move(broker: Broke
     assert base > first
     for name in broker.names(log.directory):
         if name.endswith(".snapshot") and int(name.partition(".")[0]) <= base:
-            broker.disk.remove(f"{log.directory}/{name}")  # so that only the memory of the log knows the producer
+            broker.disk.remove(f"{log.directory}/{name}")  # afterwards only the log's memory has the producer
     broker.move()
     before = broker.log.log_end_offset
     assert produce(broker.log, 9, 0, 1) == first

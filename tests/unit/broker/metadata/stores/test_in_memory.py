@@ -33,7 +33,7 @@ async def test_a_write_of_an_ended_session_is_not_done_in_the_next_one() -> None
     tree = MemoryTree()
     store = tree.connect()
     write = asyncio.ensure_future(store.create("/late"))
-    await asyncio.sleep(0)  # the write is in progress
+    await asyncio.sleep(0)  # wait until the write is in progress
     tree.end(store.session_id)
     with pytest.raises(SessionExpired):
         await write

@@ -293,7 +293,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
         answer(planned(sessions, request(partitions={0: 1}), by_id=False, now=1000))
     assert asked(follow(request(first, 1))) == {0: 5}
     with pytest.raises(KafkaError):
-        follow(request(first, 2), follower=3)  # the session belongs to another broker
+        follow(request(first, 2), follower=3)  # the named session belongs to another broker
     second = answer(follow(request(partitions={1: 6}))).session_id
     with pytest.raises(KafkaError):
         follow(request(first, 2))

@@ -24,7 +24,7 @@ from oncelog_broker.server.net.memory_budget import PROGRESS_WINDOW_SECONDS, Hol
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8))
-    wire.dispatcher.waiting[0][1].set_result(None)  # the response was being encoded
+    wire.dispatcher.waiting[0][1].set_result(None)  # the response is being encoded
     wire.connection.connection_lost(None)
     wire.finish(answer=b"x" * 1_000_000)
     assert wire.limits.answers.total == 0

@@ -102,7 +102,7 @@ def mapped_answer(size: int) -> tuple[mmap.mmap, bytes]:
 async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_their_turn() -> None:
     wire = Wire()
     mapped, content = mapped_answer(10 * PORTION_BYTES + 5)
-    wire.write_seconds = 1.0  # one portion uses the time of the turn
+    wire.write_seconds = 1.0  # writing one portion takes the entire turn of the loop
     wire.connection.respond([b"head", memoryview(mapped)])
     wire.connection.respond([b"next"])
     portions = [len(wire.transport.written)]

@@ -83,7 +83,7 @@ async def is_gone(store: MetadataStore, path: str) -> None:
 
 
 async def test_the_nodes_of_a_killed_worker_go_at_once(tmp_path: Path) -> None:
-    server = StoreServer(EmbeddedStore.open(tmp_path / "metadata.db"), 3600.0)  # no session ends by silence
+    server = StoreServer(EmbeddedStore.open(tmp_path / "metadata.db"), 3600.0)  # no session times out
     ours = await opened(server)
     with process("worker", await server.connect(), "/there") as worker:
         await has_czxid_above(ours, "/there", 0)

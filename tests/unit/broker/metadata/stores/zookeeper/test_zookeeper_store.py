@@ -358,7 +358,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert (await flat.get("/clusters/one/a"))[0] == b"x"
     told = []
     deep.watch("/", told.append)
-    await deep.sync()  # the server has registered the watch
+    await deep.sync()  # now the server has registered the watch
     await flat.set("/clusters/one/a", b"y")
     await deep.sync()
     assert told == ["/a"]
