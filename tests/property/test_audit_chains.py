@@ -28,7 +28,7 @@ from oncelog_pipeline.jobs.audit.chains import (
 
 SEED = st.integers(0, 2**32)
 TYPES = 4
-"""Number of kinds of producers; see `Writer`."""
+"""The number of kinds of producers that `Writer` distinguishes."""
 
 
 class Writer:

@@ -1,8 +1,8 @@
 """The idempotent producer's sender writes each record at most once over a network that loses, delays and refuses
 requests. An acknowledged record is in the log exactly once, and acknowledged records are in order (S20-S28, E15).
 
-The network behaves like TCP and real brokers: when a connection ends, the broker may still read requests from it,
-although the producer has already sent them again over the next connection.
+The network behaves like TCP and real brokers: after a connection has ended for the producer, the broker may still read
+its requests, which the producer has already sent again over the next connection.
 """
 
 import asyncio

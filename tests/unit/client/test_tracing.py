@@ -41,7 +41,7 @@ PROPAGATOR = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 
 
 class Traces:
-    """A tracer that stores its spans, and a Tracing object with this tracer."""
+    """Provides a tracer that stores its spans, and the client's Tracing object with this tracer."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

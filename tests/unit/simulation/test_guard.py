@@ -26,7 +26,7 @@ REAL |= {random.random, random.uniform, random.choice, random.randrange, random.
 BOUND_ON_PURPOSE = {
     "oncelog_broker.runtime.clock.SystemClock.monotonic",  # the real clock itself
     "oncelog_broker.runtime.tasks.Deadlines.__init__",  # only a default value: `Host.of` passes the host's clock
-    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # only for the process `oncelog serve`
+    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # used only by the process `oncelog serve`
 }
 """Functions and attributes that refer to a real clock, and that a simulated broker never calls without passing its own
 clock.

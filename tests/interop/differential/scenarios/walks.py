@@ -232,8 +232,8 @@ class GroupWalk:
     """Send random legal and illegal requests of the members of one group, one request after another.
 
     A pending member joins with its id immediately, and a group that has become empty is not deleted. These restrictions
-    avoid known differences between the brokers, because after one of these the brokers would differ for the rest of the
-    walk.
+    avoid known differences between the brokers, because after such a difference the two groups would differ for the
+    rest of the walk.
     """
 
     def __init__(self, side: Side, seed: int) -> None:

@@ -30,7 +30,7 @@ BEFORE, AFTER = BROKERS[:3], BROKERS[3:]
 
 
 class Limited:
-    """Brokers whose metadata store limits the bytes of a write and counts the refused writes."""
+    """Brokers with a metadata store that limits the size of a write in bytes, and counts the writes that it refuses."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()

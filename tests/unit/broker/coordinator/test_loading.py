@@ -32,7 +32,9 @@ PRODUCERS = (5, 6)
 
 
 class Log:
-    """Appends random records of groups and transactions, and replays each immediately into `expected`."""
+    """Appends random records of groups and transactions, and immediately replays each record into the machine
+    `expected`.
+    """
 
     def __init__(self, internal_topic: Any, seed: int) -> None:
         internal_topic.lead()

@@ -33,7 +33,7 @@ GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
 
 @pytest.fixture(autouse=True)
 def as_in_a_broker() -> Iterator[None]:
-    """Configure the garbage collector for short collections, as a broker does."""
+    """Configure Python's garbage collector as a broker does, so that each collection is short."""
     undo = keep_collections_short()
     yield
     undo()

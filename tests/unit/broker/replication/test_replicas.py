@@ -522,7 +522,7 @@ async def test_a_new_registration_ends_leadership_by_older_states(replicas: Repl
     assert told == [{"t"}]
     replicas.on_image(before, since)
     assert replicas.leader("t", 0) is partition
-    await replicas.on_registered(240)  # the partition state is newer than the registration
+    await replicas.on_registered(240)  # the partition state was written after the broker's registration
     assert list(replicas.led()) == [partition]
 
 

@@ -117,7 +117,7 @@ def test_e15_answers_that_change_places_do_not_move_the_end_back() -> None:
     of.given_up(second)
     of.acknowledged(fourth, 201)
     of.settle()
-    assert not of.needs_settling  # the batches after the second one are in the log
+    assert not of.needs_settling  # the broker has appended the batches after the second one
     assert of.may_drain(batch())
     assert of.next_sequence == 4
 

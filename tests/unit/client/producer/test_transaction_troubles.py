@@ -107,7 +107,7 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
     broker.others[2] = gone.port
     broker.handlers[FindCoordinatorRequest] = gone.handlers[FindCoordinatorRequest] = find
     gone.finalized = broker.finalized
-    gone.handlers[MetadataRequest] = broker.on_metadata  # this broker still serves general requests
+    gone.handlers[MetadataRequest] = broker.on_metadata  # the former coordinator still responds to other requests
     for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
         gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
     async with started(coordinator) as producer:

@@ -1,5 +1,5 @@
-"""A partition leader writes one marker; it sends no response that completes the transaction before the marker is
-replicated (S39).
+"""A partition leader writes each marker once. It responds with success only after the marker is replicated, because
+that response completes the transaction (S39).
 """
 
 from __future__ import annotations

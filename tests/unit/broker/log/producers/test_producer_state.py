@@ -388,8 +388,8 @@ def test_s56_silent_producers_expire_by_their_timestamps(log):
 
 
 def test_s56_e6_a_producer_with_an_open_transaction_never_expires(log):
-    """In Kafka, a transaction was aborted by timeout after all of its data had become older than the expiration
-    (KAFKA-9144).
+    """In Kafka, a transaction timed out and was aborted when all of its records were already older than the producer id
+    expiration (KAFKA-9144).
     """
     log.append(0, transactional=True, timestamp=1000)
     assert log.expire(10_000, 1000) == [0]

@@ -270,7 +270,9 @@ class TestDamage:
         log.close()
 
     def test_a_snapshot_removed_because_the_log_ends_before_it_stays_removed(self, directory):
-        """If the snapshot remained, a start after a power cut would mistake it for the state after later appends."""
+        """If the snapshot remained, a start after a power cut would take the snapshot for the producer state after
+        later appends.
+        """
         log = open_log(directory)
         write_history(log)
         log.close()

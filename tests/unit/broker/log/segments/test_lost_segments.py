@@ -138,8 +138,8 @@ def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, ba
 
 @either_start
 def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shutdown):
-    """The index's last entry points beyond the end of the file, but the file contains that entry's batch, so the index
-    is wrong.
+    """The index's last entry points beyond the end of the file, but the file contains that entry's batch. So the index
+    is wrong, and no record is lost.
     """
     path = directory / name(bases[1], "index")
     entries = bytearray(path.read_bytes())

@@ -399,8 +399,8 @@ async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """If the first read overwrote the change, a broker that starts while its partitions get leaders would never learn
-    of the leaders.
+    """The initial read must not overwrite a newer change, because a broker that starts while its partitions get leaders
+    would then never learn of these leaders.
     """
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()

@@ -76,7 +76,7 @@ class ClassicClient:
         return self.driver.heartbeat(self.member_id, self.generation, self.instance_id)
 
     def follow(self) -> None:
-        """Send a heartbeat, and rejoin and sync if the response requires it, in a group of the consumer protocol."""
+        """Send a heartbeat to a group that uses the consumer protocol; rejoin and sync if the response requires it."""
         if self.heartbeat() is not ErrorCode.NONE:
             assert self.join().code is ErrorCode.NONE
             self.read(self.sync())
