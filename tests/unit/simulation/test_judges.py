@@ -41,7 +41,7 @@ def led(epoch: int, high_watermark: int, isr: tuple[int, ...] = (1, 2)) -> Any:
 
 
 class FakeWorld:
-    """Two brokers whose leaderships the test chooses."""
+    """Two brokers; the test chooses which partitions each of the brokers leads."""
 
     def __init__(self) -> None:
         self.leading: dict[int, list[Any]] = {1: [], 2: []}

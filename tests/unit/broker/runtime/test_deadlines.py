@@ -59,7 +59,7 @@ async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest
     answers = [loop.create_future() for _ in range(many)]
     for answer in answers:
         deadlines.unless_done(answer, 0.01, lambda: fired_in.update([turn]))
-    answers[-2].set_result(None)  # this deadline is cancelled before the others fire
+    answers[-2].set_result(None)  # this deadline is cancelled before the other deadlines fire
     monkeypatch.undo()
     async with asyncio.timeout(10):
         while fired_in.total() < many - 1:

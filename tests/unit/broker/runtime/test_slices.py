@@ -287,7 +287,9 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
 
 
 async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None:
-    """The result of a job may take 64 MB, and the next garbage collection may be a minute away."""
+    """A job's result of up to 64 MB must be freed immediately, because the next garbage collection may be a minute
+    away.
+    """
 
     class Brought:
         pass

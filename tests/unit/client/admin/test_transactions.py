@@ -417,7 +417,7 @@ async def test_all_brokers_are_asked_side_by_side() -> None:
     everybody = asyncio.Barrier(3)
 
     async def ask(node_id: int) -> int:
-        await everybody.wait()  # every request waits until all requests have been sent
+        await everybody.wait()  # no request gets a response before all requests have been sent
         return -node_id
 
     coordinators = Coordinators(ThreeBrokers(), CoordinatorType.TRANSACTION)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Ends of transactions that take long, are cancelled, or are caused by `close`; and `async with producer.transaction()`
+"""Commits and aborts that take long, are cancelled, or are caused by `close`; and `async with producer.transaction()`
 (S44, S60).
 """
 

@@ -280,7 +280,7 @@ class TestDeletedTopics:
 
 
 class TestTransactions:
-    """Offsets committed in a transaction, as the log replays them (S37)."""
+    """Tests how a replay of the log restores offsets that were committed in a transaction (S37)."""
 
     def replay(self, offsets: CommittedOffsets, offset: int, record_offset: int, producer_id: int = -1):
         value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)

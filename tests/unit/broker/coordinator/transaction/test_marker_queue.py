@@ -1,4 +1,6 @@
-"""The destination and retry time of each marker when leaders move, requests fail, and decisions are abandoned."""
+"""The queue of transaction markers: the destination and retry time of each marker when leaders move, requests fail, or
+this broker stops coordinating the transaction.
+"""
 
 from __future__ import annotations
 

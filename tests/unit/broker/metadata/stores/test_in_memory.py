@@ -1,4 +1,4 @@
-"""The end of a session in the in-memory store, as the tree, the session's broker and other brokers see it."""
+"""The effects of a session's end in the in-memory store: on the tree, on the session's broker, and on other brokers."""
 
 from __future__ import annotations
 

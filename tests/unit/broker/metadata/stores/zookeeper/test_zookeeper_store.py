@@ -401,8 +401,8 @@ def test_the_connect_string_is_parsed():
 
 
 async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
-    """ZooKeeper servers before 3.6 do not know the request AddWatch. The broker must not continue with data that it has
-    read only once.
+    """ZooKeeper servers before 3.6 do not know the request AddWatch. Without that request a broker would never learn of
+    changes, so it must not continue with the data of its first read.
     """
     store = await open_zookeeper(timeout=SHORT)
     heard = Heard(store)
