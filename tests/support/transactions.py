@@ -68,7 +68,7 @@ class TransactionDriver:
     def now_ms(self) -> int:
         return START_MS + int(self.seconds * 1000) + self.wall_offset_ms
 
-    # --- the role of the runtime
+    # --- methods that do the work of the coordinator runtime
 
     def carry_out(self, effects: Effects, machine: TransactionMachine | None = None) -> int:
         machine = machine or self.machine

@@ -114,7 +114,7 @@ def test_a_leader_that_is_taken_away_has_a_successor_in_sync():
 
 
 def test_the_last_replica_in_sync_is_not_taken_away():
-    """Broker 4 was added and is now the only complete replica."""
+    """Broker 4 was added by the reassignment, and now has the only complete replica."""
     view = view_of(ReplicaAssignment((4, 1, 2), (4,), (1,)), PartitionState(4, 6, (4,), 1))
     for target in (None, (3, 5)):
         with pytest.raises(KafkaError) as raised:

@@ -236,7 +236,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     after = before.without_topic("orders").with_topic(topic("orders", 2))
     replicas.on_image(before, after)
     opened = asyncio.ensure_future(replicas.until_opened())
-    for _ in range(20):  # each round trip completes the earlier work of the other thread
+    for _ in range(20):  # a round trip through the other thread waits until its earlier work is complete
         await asyncio.to_thread(is_cutting.is_set)
     was_opened = opened.done()
     if was_opened:

@@ -1,5 +1,5 @@
-"""HTTP connections of broker and console: the size of request heads is limited, and unfinished requests block no other
-client.
+"""On HTTP connections of broker and console, the size of request heads is limited, and a client that does not finish
+its request blocks no other client.
 """
 
 from __future__ import annotations

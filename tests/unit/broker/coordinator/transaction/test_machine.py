@@ -96,7 +96,7 @@ LEGAL = {
     S.DEAD: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
-"""The legal transitions as S33 lists them, with KIP-890's abort of an empty transaction."""
+"""The legal state transitions that rule S33 lists, and the abort of an empty transaction, which KIP-890 added."""
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(S, S)), ids=lambda state: state.shown)

@@ -231,7 +231,7 @@ def test_whatever_fails_the_log_goes_on_or_is_whole_after_a_restart(code: int) -
         except MoveFailed:
             failed = True
         except (KafkaError, CopyOutdated):
-            failed = True  # the future log could not be created or written: the log was never paused
+            failed = True  # the future log could not be created or written, so the log was not paused
         failed = failed or disk.changes_until_fault is None
         disk.changes_until_fault = None
         log = broker.logs.get(*KEY)

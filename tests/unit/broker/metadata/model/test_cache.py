@@ -114,7 +114,9 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
 async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
-    """If an unreadable node removed its topic from the image, the topic's logs would be deleted."""
+    """A topic whose node is unreadable must stay in the image, because the broker would otherwise delete the topic's
+    logs.
+    """
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])

@@ -25,7 +25,7 @@ from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
 
 
 class Line(Wire):
-    """A client that reads nothing while `unread` is set; the transport then keeps that many bytes."""
+    """A client that reads nothing while `unread` is not 0; the transport then buffers that many bytes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -109,8 +109,8 @@ async def test_memory_of_a_connection_moves_to_the_common_budget_at_login() -> N
 
 
 async def test_memory_of_earlier_answers_is_released_while_the_last_one_waits() -> None:
-    """A client with a wrong password waits: none of its later requests is handled, and no memory is kept for the
-    response.
+    """The response to a wrong password is delayed. During the delay, no later request of the client is handled, and the
+    response takes no memory.
     """
     wire = Wire()
     handle = wire.dispatcher.handle

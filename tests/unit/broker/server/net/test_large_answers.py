@@ -22,7 +22,8 @@ from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:
-    """Each large request may take some milliseconds of its turn. Small requests are handled in the same turn of the
+    """Handling a large request may take some milliseconds of a turn of the loop. Small requests are handled in the same
+    turn of the
     loop.
     """
     wire = Wire()

@@ -226,7 +226,7 @@ async def test_a_write_that_zookeeper_would_not_take_is_refused(server: StoreSer
     store = await opened(server)
     with pytest.raises(RequestTooLarge):
         await store.create("/a", bytes(MAX_REQUEST_BYTES))
-    worst = b"\x01" * (MAX_REQUEST_BYTES - 1000)  # each byte becomes six characters of a message
+    worst = b"\x01" * (MAX_REQUEST_BYTES - 1000)  # as JSON text, each byte takes six characters of a message
     await store.create("/a", worst)
     assert (await store.get("/a"))[0] == worst
 

@@ -74,8 +74,8 @@ async def until_answered(ask):
 
 @pytest.fixture(params=["plain", "tls"])
 def zookeeper_proxy(request, zookeeper, tmp_path):
-    """The proxy in front of ZooKeeper, without and with TLS: sessions, leases and lost responses must behave the same
-    in both cases.
+    """The proxy in front of ZooKeeper; each test runs without TLS and with TLS, and must see the same sessions, leases
+    and lost responses.
     """
     if request.param == "plain":
         with CuttingProxy(zookeeper) as proxy:
