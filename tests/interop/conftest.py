@@ -86,7 +86,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
 def java(
     request: pytest.FixtureRequest, address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LineClient]:
-    """Java's client of one release, with a program that is compiled against it."""
+    """A test program for Java's client, compiled against one release of kafka-clients."""
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", request.param, "java"))
     source = HERE / "java" / "InteropClient.java"

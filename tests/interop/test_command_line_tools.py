@@ -1,4 +1,4 @@
-"""Runs Apache Kafka's own command line tools against three brokers; the list is `tools.toml`, in its order.
+"""Runs Apache Kafka's own command line tools against three brokers, in the order of the list in `tools.toml`.
 
 One test runs all commands, because each depends on the results of those before it. The test names every command that
 ended otherwise than the list says, and writes their output to `tools.txt` in its directory. docs/reference/tools.md

@@ -88,8 +88,8 @@ def test_settings_take_differences_away(
     assert not there + gone, "\n".join(there + gone)
 
 
-# The next two tests must run after the scenarios. They use the fixture of Apache Kafka only for that reason, because
-# pytest groups tests that share such a fixture.
+# The following two tests evaluate the outcomes of all scenarios, so they must run after the scenarios. To that end, the
+# two tests use the fixture of Apache Kafka, because pytest groups tests that share such a fixture.
 
 
 @of_one_release

@@ -1,8 +1,8 @@
-"""The audit by producer accepts every correct log, however the log is divided into parts, and finds each kind of fault
-at any position.
+"""The per-producer audit accepts every correct log, however the log is divided into ranges, and finds each kind of
+fault at any position.
 
 The tests generate logs as brokers accept them: epochs rise, transactions are of both versions, batches have any size,
-and sequence numbers wrap to 0 after 2147483647. Then each test seeds one fault.
+and sequence numbers wrap to 0 after 2147483647. Each test puts one fault into a generated log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oncelog_pipeline.jobs.audit.chains import (
 
 SEED = st.integers(0, 2**32)
 TYPES = 4
-"""Number of kinds of producers; see `Writer`."""
+"""The number of kinds of producers that `Writer` distinguishes."""
 
 
 class Writer:

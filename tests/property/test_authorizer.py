@@ -98,7 +98,7 @@ def model(
     name: str,
     allows_without: bool,
 ) -> bool:
-    """Return the decision that Kafka's documentation prescribes, found by reading each ACL."""
+    """Read each ACL, and return the decision that Kafka's documentation prescribes."""
     if principal == ADMIN:
         return True
     of_resource = [acl for acl in acls if acl.pattern.type is kind and holds_for(acl.pattern, name)]

@@ -248,7 +248,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images)
     def propose(self, which: int, image: int, data: st.DataObject, lost: str, late: int) -> None:
-        """Let a leader propose an ISR from one of the last images."""
+        """Let a leader propose an ISR, based on one of the latest cluster images, which may be outdated."""
         known = self.images[-1 - image % len(self.images)]
         led = [
             (topic, index, state)

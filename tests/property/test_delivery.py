@@ -1,8 +1,8 @@
 """The idempotent producer's sender writes each record at most once over a network that loses, delays and refuses
 requests. An acknowledged record is in the log exactly once, and acknowledged records are in order (S20-S28, E15).
 
-The network behaves like TCP and real brokers: when a connection ends, the broker may still read requests from it,
-although the producer has already sent them again over the next connection.
+The network behaves like TCP and real brokers: after a connection has ended for the producer, the broker may still read
+its requests, which the producer has already sent again over the next connection.
 """
 
 import asyncio
@@ -240,7 +240,7 @@ GAP_BEFORE_A_COPY = [
     *[("send", 1), ("serve",), ("answer",)],
     *[("send", 1), ("send", 1), ("serve", ErrorCode.NOT_ENOUGH_REPLICAS, False), ("answer",)],
     *[("cut", True), ("connect",)],  # the request with the third batch is still on the old connection
-    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # batch 2 fails and frees its number
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # batch 2 fails; its number is free
     *[("serve",), ("answer",), ("serve",), ("answer",), ("read_late", 1)],
 ]
 """The third batch must not get the second batch's sequence number, because its copy on the old connection would then be

@@ -111,7 +111,8 @@ class Reader:
 
 
 class World:
-    """A broker with readers and a producer, in two copies: one with lanes and one without. Each public method is a step
+    """Two copies of a broker with readers and a producer: one copy has lanes, the other does not. Each public method is
+    a step
     that both copies perform.
     """
 

@@ -58,7 +58,8 @@ class NoLanes(dict[int, Any]):
 
 
 class World:
-    """A broker whose only client is a producer, in two copies: one with lanes and one without. Each public method is a
+    """Two copies of a broker, one with lanes and one without; the only client of each copy is a producer. Each public
+    method is a
     step that both copies perform.
     """
 

@@ -1,8 +1,9 @@
 """Random walks over two logs, which are killed at any write and compared with a model that never forgets (E16, E25, S50
 to S56).
 
-A walk is generated from a seed: the walk produces, commits, aborts, rolls, flushes, deletes, compacts, is killed or
-loses power, and starts again. After a start the logs must have all synced records, all known producers of the remaining
+Each walk is generated from a seed. Its steps produce, commit, abort, roll, flush, delete and compact; they kill the
+process or cut the power, and start again. After a start the logs must have all synced records, all known producers of
+the remaining
 records, and the same committed records. At the end, the walk damages files other than the records.
 
 `make soak` runs more walks, about 40 per second. A failure prints the steps of its walk, whose seed repeats the walk

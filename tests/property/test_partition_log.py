@@ -130,7 +130,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 400), zeros=st.booleans(), indexes=st.booleans())
     def power_cut(self, lost, zeros, indexes):
-        """Lose the end of the unflushed records or overwrite it with zeros, and perhaps lose the indexes."""
+        """Simulate a power cut: the end of the unflushed records is lost or overwritten with zeros, and the indexes may
+        be lost.
+        """
         self.log.abandon()
         # before the first append there is no segment file
         name = max((name for name in os.listdir(self.directory) if name.endswith(".log")), default=f"{0:020d}.log")

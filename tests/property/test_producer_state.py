@@ -36,7 +36,8 @@ class Naive:
     newest_transaction: int = 0
     """First offset of the open transaction or, if none is open, of the last ended one."""
     is_any_next: bool = False
-    """Whether the log has only a marker of this epoch. The epoch's batches may have been removed, so any sequence
+    """Whether the log has a marker but no batch of this producer epoch. The epoch's batches may have been removed, so
+    any sequence
     number may follow.
     """
 

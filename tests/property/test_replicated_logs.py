@@ -169,9 +169,7 @@ def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine
 
 
 def what_is_there_at_the_start_counts_as_replicated() -> Breaks:
-    """Remove a rule: after a start, a broker uses its log end offset as the high watermark in place of the checkpointed
-    one.
-    """
+    """Remove a rule: after a start, the high watermark is the log end offset and not the checkpointed one."""
     return [(replica, "at_start", lambda checkpointed, log_start_offset, log_end_offset: log_end_offset)]
 
 

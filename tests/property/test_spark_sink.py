@@ -67,7 +67,7 @@ def test_a_decided_timed_out_batch_is_written_again(seed: int) -> None:
 @given(seed=SEED)
 @examples(60)
 def test_s123_no_timeout_aborts_a_decided_batch_under_two_phase_commit(seed: int) -> None:
-    """Without timeouts no batch needs a repair, so a replay may produce different rows."""
+    """If no transaction times out, no batch needs a repair, so a replay may produce different rows."""
     chaos = Chaos(time_out=4, repeat_stage=0)
     spark = played(seed, has_two_phase_commit=True, are_rows_the_same=False, chaos=chaos)
     assert_right(spark)

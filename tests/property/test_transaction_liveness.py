@@ -3,8 +3,8 @@ logged.
 
 The walks are seeded. Unlike the clients of `test_transactions.py`, clients mix transactional ids, epochs and versions
 here. Appends fail. Completions of transactions fail, too, and are retried as the I/O part of the coordinator retries
-them. At the end
-appends succeed and the longest timeout expires; then no transaction may be open, or decided but incomplete.
+them. At the end of each walk, appends succeed and the longest timeout expires. Afterwards no transaction may be open,
+or decided but incomplete.
 
 `TransactionDriver` also checks that each request gets exactly one response, and immediately, and that a step whose
 records could not be logged changed nothing.

@@ -35,7 +35,7 @@ class Background(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether the work must stop."""
+        """True when the `with` block is ending, so that the work must stop."""
         return self._is_over.is_set()
 
     @abstractmethod

@@ -40,8 +40,8 @@ class Certificate:
     def issue(self, *names: tuple[str, str], age: timedelta = timedelta(), valid: timedelta = HOUR) -> Certificate:
         """Issue a certificate for localhost.
 
-        `names` are parts of the subject, such as ("CN", "alice"), the most general part first; `age` is the time since
-        the certificate became valid.
+        `names` are the attributes of the subject, such as ("CN", "alice"), the most general first; `age` is the time
+        since the certificate became valid.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(_OIDS[kind], value) for kind, value in names])

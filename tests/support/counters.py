@@ -17,7 +17,7 @@ UNREPLAYABLE = -666
 
 
 class Counters:
-    """A machine with one sum per name; a record is (name, number or None)."""
+    """A state machine with one sum for each name; a logged record is the pair (name, number or None)."""
 
     def __init__(self, index: int) -> None:
         self.index = index

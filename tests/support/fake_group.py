@@ -1,4 +1,6 @@
-"""The coordinator of a consumer group with one member, served by the fake broker, with errors that the test chooses."""
+"""Adds to the fake broker the coordinator of a consumer group with one member; the test chooses the errors that the
+coordinator returns.
+"""
 
 from __future__ import annotations
 

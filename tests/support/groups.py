@@ -114,7 +114,7 @@ class GroupDriver:
         assert isinstance(group, ClassicGroup)
         return group
 
-    # --- the role of the runtime
+    # --- methods that do the work of the coordinator runtime
 
     def run(self, operation: Any) -> Answer:
         answer = Answer()

@@ -33,7 +33,7 @@ HEADER: Final = """\
 """
 NOTHING: Final = "-"
 EMPTY_TEXT: Final = '""'
-"""Stands for a default that is the empty string, as a dash would mean that no default is stated."""
+"""The text that stands for an empty string as default; a dash means that the definition states no default."""
 
 
 class Fact(NamedTuple):

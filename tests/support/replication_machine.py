@@ -460,7 +460,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         if is_current and state.leader != NO_LEADER and broker not in state.isr:
             self._change(leader_epoch=state.leader_epoch + 1)
 
-    # --- the controller, and dying brokers
+    # --- steps of the controller, and brokers that die
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:

@@ -227,7 +227,7 @@ class Served:
         """The partitions whose ISR a caught-up follower may join."""
         self.waiting_followers: list[DelayedFetch] = []
         self.hears_leader = True
-        """Whether the leaders of followed partitions respond to fetches."""
+        """True while the leaders of partitions that this broker follows respond to fetches."""
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -257,8 +257,8 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Return the partition if this broker leads it. Whether the broker may still lead is checked by the partition
-        and not by this method.
+        """Return the partition if this broker leads it. This method does not check whether the broker may still lead;
+        the partition checks that.
         """
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

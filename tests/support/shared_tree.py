@@ -50,8 +50,8 @@ class SharedTree(MemoryTree):
 class TreeSession(MemorySession):
     """The session of one broker. `lose_replies`, `lose_requests` and `delay_requests` are counters; each affected write
     reduces its counter by one. A delayed request seems lost to the broker, and reaches the tree when the test calls
-    `land_delayed`. When the session has ended, its broker learns this with its next request, and no new session is
-    opened.
+    `land_delayed`. After the session has ended, its broker learns of the end with its next request; the broker opens no
+    new session.
     """
 
     session_timeout = 1.0  # type: ignore[assignment]

@@ -68,7 +68,7 @@ class TransactionDriver:
     def now_ms(self) -> int:
         return START_MS + int(self.seconds * 1000) + self.wall_offset_ms
 
-    # --- the role of the runtime
+    # --- methods that do the work of the coordinator runtime
 
     def carry_out(self, effects: Effects, machine: TransactionMachine | None = None) -> int:
         machine = machine or self.machine
@@ -198,7 +198,9 @@ class TransactionDriver:
 
 
 def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
-    """Whether each state may follow its predecessor. A logged PrepareAbort may also have fenced a producer."""
+    """Whether each logged state may legally follow the state before it. A logged PrepareAbort may also have fenced a
+    producer.
+    """
     before = None
     for state in states:
         if before is TransactionState.DEAD:

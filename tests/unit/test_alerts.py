@@ -47,7 +47,7 @@ LIVE = {
         "OncelogUnderReplicated",
     },
 }
-"""Test file -> the alerts that it makes fire on metrics of live brokers."""
+"""Test file -> the alerts that fire in this test on metrics of live brokers."""
 OF_PROMETHEUS = {"up"}
 ADDED = {"job", "instance"}
 """Metrics and labels that Prometheus adds to those of brokers."""

@@ -1,5 +1,5 @@
-"""The page of rules is complete: it has each rule once, the files that it names exist, and it counts all tests of each
-rule.
+"""The page of rules is complete: the page has each rule exactly once, all files that it names exist, and it counts all
+tests of each rule.
 
 `test_reference.py` checks docs/reference/rules.md against `rules.toml` and the existing tests.
 """

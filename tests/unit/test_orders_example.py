@@ -1,4 +1,4 @@
-"""Which records examples/orders accepts as orders, and which faults its judge finds."""
+"""Tests which records examples/orders accepts as orders, and which faults the example's judge (checker) finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker and client report a key that OpenSSL considers too weak, and say what to do about it."""
+"""If OpenSSL considers a key too weak, broker and client report the key and say what to do."""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ class Spark:
     trace: list[str] = field(default_factory=list)
     started: int = 0
     refused: int = 0
-    """How many times a replay of a batch whose commit was decided produced other rows and was refused."""
+    """Number of replays that the sink refused, because the batch's commit was decided and the replay produced other
+    rows.
+    """
 
     # what happens
 
@@ -305,7 +307,7 @@ class Spark:
         return TaskMessage(batch, partition, None)
 
     async def _accept(self, batch: Batch) -> None:
-        """Act as an operator who has read why the replay was refused and decides to keep the decided rows."""
+        """Act as an operator who reads why a replay was refused, and who then keeps the rows that were decided."""
         self.refused += 1
         seen = await self.cluster.read_state(batch.query)
         if seen is not None and seen.batch == batch.number and not seen.lost:

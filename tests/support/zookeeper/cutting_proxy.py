@@ -134,8 +134,8 @@ class CuttingProxy:
         """Cut the connection before or after the next frame that `matches`; the rule applies `times` times, or always
         if `times` is None.
 
-        If the cut comes after a request, the server reads the request, and the proxy does not forward the response. To
-        be sure that the server has also executed the request, cut before its response.
+        If the cut comes after a request, the server reads the request, and the proxy does not forward the response. A
+        test that needs the server to have executed the request must cut before the response.
         """
         return self._add(Cut(lambda frame: frame.direction is direction and matches(frame), lambda: moment, times))
 

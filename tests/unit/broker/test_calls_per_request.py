@@ -79,7 +79,9 @@ BUDGETS: Final = {
     "transaction of 1 partition": Calls(522, 408),
     "transaction of 10 partitions": Calls(1061, 1192),
 }
-"""Calls of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
+"""Number of calls for one request, or for one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython
+3.11.
+"""
 
 
 class StoppedClock(SystemClock):
@@ -341,7 +343,9 @@ class Replicated:
         await turns()
 
     async def count(self) -> Calls:
-        """Count the calls for one produced record until the waiting reader has received it and waits again."""
+        """Count the calls for one produced record, until the waiting reader has received the record and its next fetch
+        waits.
+        """
         found = []
         for number in range(1, REPEATS + 1):
             frame = self.producer._frame(produce(bytes(make_batch())), ApiKey.PRODUCE, 9)

@@ -231,7 +231,7 @@ async def test_no_log_is_compacted_before_its_note_is_written(tmp_path):
 
 
 async def test_a_log_truncated_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
-    """Records that compaction removes above the recovery point would look lost."""
+    """If compaction removed records above the recovery point, the next start would take these records for lost."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log, partition = full_table(logs)

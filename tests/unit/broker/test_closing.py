@@ -18,7 +18,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, bool]] = []
-        """Names of the calls, and whether each call ran on the event loop."""
+        """Records for each call its name, and whether the call ran on the event loop."""
 
     def _note(self, what: str) -> None:
         self.done.append((what, threading.current_thread() is threading.main_thread()))

@@ -33,7 +33,9 @@ def answer(*remaining, error=ErrorCode.NONE):
 
 
 class Controller:
-    """Returns the prepared responses one after the other; each may be followed by a new image a moment later."""
+    """A controller that returns the prepared responses in order; a new cluster image may arrive a moment after each
+    response.
+    """
 
     def __init__(self, first, *answers):
         self.metadata = MetadataCache(None, first)

@@ -225,7 +225,7 @@ def test_revoked_faults_of_one_hit_are_not_done() -> None:
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
     taken = faults.taken("p", is_after=False, about=dict)
     assert next(taken).action.delay_ms == 1
-    faults.clear()  # the first delay ends, and the other delays must end too, before they begin
+    faults.clear()  # ends the delay in progress, and revokes the other two
     assert list(taken) == []
 
 

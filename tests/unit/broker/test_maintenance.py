@@ -111,8 +111,8 @@ def expiring(tmp_path: Path) -> Iterator[Expiring]:
 
 @pytest.mark.parametrize("age_ms", [0, 365 * DAY_MS])
 async def test_s56_a_producer_that_writes_is_known_however_old_its_records_are(expiring: Expiring, age_ms: int) -> None:
-    """If the producer were forgotten, a batch whose response was lost would be appended twice, and an out-of-order
-    batch accepted.
+    """The log must remember the producer, because otherwise a batch whose response was lost would be appended twice,
+    and an out-of-order batch would be accepted.
     """
     for sequence in range(4):
         options = {"timestamp": expiring.clock.now_ms() - age_ms}

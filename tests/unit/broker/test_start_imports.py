@@ -1,5 +1,5 @@
-"""What a broker imports before it is ready: unneeded imports cost some tens of milliseconds, and tools start hundreds
-of brokers.
+"""The modules that a broker imports before it is ready. Unneeded imports cost some tens of milliseconds per start, and
+tools start hundreds of brokers.
 """
 
 import subprocess

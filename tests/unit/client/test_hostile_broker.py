@@ -58,7 +58,9 @@ class Watch:
             return None
 
     async def started(self, client: Producer | Consumer | Admin) -> bool:
-        """Whether the client started; the broker is hostile from the beginning in half of the cases."""
+        """Start the client; return whether the start succeeded. In half of the cases, the broker is hostile from the
+        beginning.
+        """
         self.broker.is_hostile = self.broker.rng.random() < 0.5
         try:
             async with asyncio.timeout(CALL_S + 4 * REQUEST_S):

@@ -99,7 +99,7 @@ async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_b
     coordinator.broker.finalized["transaction.version"] = 2
     async with Admin(coordinator.broker.address) as admin:
         assert await admin.transactions.end(prepared, commits=True)
-        assert coordinator.transaction().epoch == prepared.epoch  # in V2 the epoch would have risen
+        assert coordinator.transaction().epoch == prepared.epoch  # with transactions V2 the epoch would have risen
         coordinator.broker.max_versions[ApiKey.END_TXN] = 4
     async with Admin(coordinator.broker.address) as admin:
         with pytest.raises(UnsupportedVersion, match="begun under transactions V2"):

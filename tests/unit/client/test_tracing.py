@@ -41,7 +41,7 @@ PROPAGATOR = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 
 
 class Traces:
-    """A tracer that stores its spans, and a Tracing object with this tracer."""
+    """Provides a tracer that stores its spans, and the client's Tracing object with this tracer."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -304,7 +304,7 @@ async def test_a_fenced_producer_does_not_record_the_end(coordinator: FakeCoordi
         (transaction,) = traces.named("transaction")
     assert told_of(transaction)["oncelog.transaction.result"] == "unknown"
     assert transaction.status.status_code is StatusCode.ERROR
-    assert traces.named("transaction") == [transaction]  # the transaction's span has ended once
+    assert traces.named("transaction") == [transaction]  # the transaction's span has ended exactly once
 
 
 async def test_a_prepared_transaction_is_for_somebody_else_to_end(

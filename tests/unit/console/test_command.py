@@ -1,4 +1,4 @@
-"""The error message if the console's packages are not installed."""
+"""Tests the error message that the command prints if the console's packages are not installed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A login at an identity provider that may respond with anything: each response becomes a login, or LoginFailed with
-its reason.
+"""A login at an identity provider that may respond with anything: each response leads to a login, or to the error
+LoginFailed with a reason.
 The provider is a real HTTP server on the loop of the test; test_console_login.py tests an entire login.
 """
 

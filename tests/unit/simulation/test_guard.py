@@ -24,9 +24,9 @@ from oncelog_simulation.guard import RealAccess, guarded
 REAL = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.sleep, os.urandom}
 REAL |= {random.random, random.uniform, random.choice, random.randrange, random.randint, random.shuffle}
 BOUND_ON_PURPOSE = {
-    "oncelog_broker.runtime.clock.SystemClock.monotonic",  # the real clock itself
+    "oncelog_broker.runtime.clock.SystemClock.monotonic",  # this class is the real clock
     "oncelog_broker.runtime.tasks.Deadlines.__init__",  # only a default value: `Host.of` passes the host's clock
-    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # only for the process `oncelog serve`
+    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # used only by the process `oncelog serve`
 }
 """Functions and attributes that refer to a real clock, and that a simulated broker never calls without passing its own
 clock.

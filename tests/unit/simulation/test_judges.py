@@ -41,7 +41,7 @@ def led(epoch: int, high_watermark: int, isr: tuple[int, ...] = (1, 2)) -> Any:
 
 
 class FakeWorld:
-    """Two brokers whose leaderships the test chooses."""
+    """Two brokers; the test chooses which partitions each of the brokers leads."""
 
     def __init__(self) -> None:
         self.leading: dict[int, list[Any]] = {1: [], 2: []}
@@ -300,7 +300,7 @@ class FakeSharer:
         (Holder("a", 1, 1.0), 5, True, False),
         (Holder("b", 1, 1.0), 0, False, True),
         (Holder("b", 1, 1.0), 5, False, False),  # the other member has accepted the record
-        (Holder("b", 1, 3.0), 0, False, False),  # the record was handed to the other member meanwhile
+        (Holder("b", 1, 3.0), 0, False, False),  # the record was delivered to the other member before this acceptance
     ],
 )
 def test_an_acceptance_of_a_record_that_another_member_has_is_a_violation(

@@ -36,7 +36,7 @@ GOOD = PartitionState(1, 5, (1, 2, 3), 0)
 
 
 class Store:
-    """The part of the metadata store that the judge of elections reads."""
+    """The attributes of the metadata store that the judge (check) of elections reads."""
 
     def __init__(self) -> None:
         self.on_written: Any = None

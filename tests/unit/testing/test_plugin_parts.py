@@ -1,4 +1,4 @@
-"""The parts of the pytest plugin that need no broker."""
+"""Tests those functions of the pytest plugin that need no broker."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ THROTTLED_DISKS = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 @scenario
 def altering_others(side: Side) -> None:
-    """Send IncrementalAlterConfigs for brokers and other resources, and only validate."""
+    """Send IncrementalAlterConfigs with validate_only, for brokers and other resources."""
     node = str(NODE_ID)
     for label, kind, name, operation in (
         ("broker, bad value", BROKER, node, ("log.cleaner.threads", SET, "x")),

@@ -231,8 +231,9 @@ STRANGER: Final = "stranger"
 class GroupWalk:
     """Send random legal and illegal requests of the members of one group, one request after another.
 
-    A pending member joins with its id immediately, and a group that has become empty is not deleted. These rules avoid
-    known differences between the brokers, after which the brokers would differ for the rest of the walk.
+    A pending member joins with its id immediately, and a group that has become empty is not deleted. These restrictions
+    avoid known differences between the brokers, because after such a difference the two groups would differ for the
+    rest of the walk.
     """
 
     def __init__(self, side: Side, seed: int) -> None:

@@ -229,8 +229,8 @@ async def test_a_stop_that_cannot_write_unlocks_the_directories(
 
 
 async def test_notes_of_two_threads_are_written_one_after_the_other(place: Place) -> None:
-    """The thread of the cancelled startup may still write the incarnation's note while the cleanup writes the note,
-    too.
+    """The thread of the cancelled startup may still write the file with the broker's incarnation while the cleanup
+    writes the same file.
     """
     broker = place.broker()
     await broker.start()

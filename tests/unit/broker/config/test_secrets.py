@@ -1,5 +1,5 @@
-"""Passwords come only from the permitted sources, and no output shows them. The same rules hold for passwords in the
-settings of single listeners.
+"""Passwords come only from the permitted sources, and no output shows them. These two rules also apply to passwords in
+the settings of single listeners.
 """
 
 from __future__ import annotations

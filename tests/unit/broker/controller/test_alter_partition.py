@@ -175,7 +175,7 @@ def test_s80_a_partition_given_up_by_its_leader_goes_to_an_in_sync_replica_with_
 
 
 def test_s81_a_leader_that_gives_up_vouches_for_no_replica_that_may_have_lost_records(view):
-    """Broker 2 returned without its disk and has not left the ISR yet."""
+    """Broker 2 restarted with an empty disk and is still in the ISR."""
     view.put_brokers([KnownBroker(1, 10), KnownBroker(2, 220, unsure_since=220), KnownBroker(3, 30)])
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, gives_up(1, 2), controller_epoch=9)

@@ -135,7 +135,7 @@ async def test_s81_another_controller_begins_with_the_same_knowledge(scene: Scen
         await scene.cluster.start(broker, is_log_tail_kept=False)
     await scene.control(1)
     scene.cluster.stop(1)
-    await scene.cluster.start(1)  # the machine did not reboot this time, but the records lost before stay lost
+    await scene.cluster.start(1)  # no reboot this time, but an earlier reboot lost records
     await scene.control(2)
     await scene.cluster.start(3, is_log_tail_kept=False)
     await scene.term.brokers_changed()

@@ -1,4 +1,5 @@
-"""Changes of settings and quotas start from the present state, even if the node is deleted and re-created meanwhile.
+"""A change of settings or quotas is based on the present state, even if the node in the store is deleted and re-created
+during the change.
 The versions of a re-created node start at 0 again, so the new node can have the same version as the node that was read.
 """
 

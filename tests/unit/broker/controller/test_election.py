@@ -68,9 +68,9 @@ def test_a_correct_state_stays_as_it_is(state, live):
             brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED),
             PartitionState(1, 4, (2, 1, 3), 6),
         ),
-        # no in-sync replica is alive: there is no leader, and the ISR keeps the replica that may lead again
+        # no in-sync replica is alive: the partition has no leader, and the replica that may lead again stays in the ISR
         (PartitionState(1, 3, (1,), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(-1, 4, (1,), 6)),
-        # one of the in-sync replicas has returned
+        # one of the in-sync replicas has restarted, with all records
         (PartitionState(-1, 4, (1, 2), 5), brokers(b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         # replicas that may have lost the end of their logs are not elected if other replicas are available
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),
@@ -216,7 +216,8 @@ def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
     assert judged(ALL_IN_SYNC, all_back, {}) == Undecided(ask=(1, 2, 3))
     offline = PartitionState(-1, 4, (1, 2, 3), 6)
     assert judged(ALL_IN_SYNC, brokers(b1=RETURNED), {1: OFFLINE}) == (offline, False)
-    # the broker was registered when the state was written, so it is neither asked again nor elected
+    # the broker was already registered when the state was written, so the controller neither asks it again nor elects
+    # it
     assert judged(offline, brokers(b1=STEADY), {1: OFFLINE}) == Undecided(offline=(1,))
     assert judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE}) == Undecided(ask=(2,))
     both = judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE, 2: LogEnd(3, 100)})

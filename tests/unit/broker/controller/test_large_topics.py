@@ -101,7 +101,7 @@ async def test_the_next_controller_finishes_an_interrupted_topic_creation(cluste
 
     def next_one(operations):
         cluster.sessions[1].on_write = None
-        cluster.sessions[1].is_cut = True  # after this write, which creates the topic with three partitions
+        cluster.sessions[1].is_cut = True  # cut off after this write, which creates the topic with three partitions
 
     cluster.sessions[1].on_write = next_one
     with pytest.raises(KafkaError) as raised:
@@ -228,8 +228,8 @@ async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(
 
 
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
-    """The controller read the deletion marks before this topic was marked. It must not elect leaders for the topic's
-    partitions from that outdated view.
+    """The controller read the deletion marks before this topic was marked. The controller must not elect leaders for
+    this topic's partitions from the outdated view.
     """
     await topics.create_topic("t", 10, 2)
     session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()

@@ -46,7 +46,7 @@ async def term(cluster):
 
 @pytest.fixture
 async def topic(cluster, term):
-    """Create a topic whose partitions have different preferred leaders, with all replicas in sync."""
+    """Create a topic in which each partition has another preferred leader and all replicas are in sync."""
     by_hand = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
     return await TopicController(cluster.sessions[1], lambda: term).create_topic("t", -1, -1, assignment=by_hand)
 
@@ -418,7 +418,9 @@ async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
 
 
 async def test_an_isr_expansion_does_not_admit_an_unnoticed_new_registration(cluster, term, topic):
-    """The controller has not noticed the restart, so the write itself must detect it (KIP-903)."""
+    """The controller has not noticed the broker's restart yet, so the write of the ISR must detect the restart
+    (KIP-903).
+    """
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
     caught_up = Member(3, cluster_epoch(term, 3))
     cluster.stop(3)

@@ -1,5 +1,5 @@
-"""Partitions that move to other brokers: each step is one write, which any controller can continue, and no step loses
-the last complete replica.
+"""Partitions that move to other brokers: each step is one write, any later controller can continue after it, and no
+step removes the last complete replica.
 """
 
 import pytest
@@ -40,8 +40,8 @@ LED_BY_1 = PartitionState(1, 5, (1, 2, 3), 1)
 
 
 def test_a_replica_in_sync_is_taken_away_only_when_one_that_stays_has_answered():
-    """All target brokers may have lost power while their sessions stay open, so broker 3 may be the only one with the
-    records.
+    """All target brokers may have lost power although their sessions are still open, so broker 3 may be the only broker
+    with all records.
     """
     view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(3, 5, (1, 2, 3), 1))
     view.candidates.is_asked_for = True
@@ -114,7 +114,7 @@ def test_a_leader_that_is_taken_away_has_a_successor_in_sync():
 
 
 def test_the_last_replica_in_sync_is_not_taken_away():
-    """Broker 4 was added and is now the only complete replica."""
+    """Broker 4 was added by the reassignment, and now has the only complete replica."""
     view = view_of(ReplicaAssignment((4, 1, 2), (4,), (1,)), PartitionState(4, 6, (4,), 1))
     for target in (None, (3, 5)):
         with pytest.raises(KafkaError) as raised:

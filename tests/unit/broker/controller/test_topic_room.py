@@ -30,7 +30,7 @@ BEFORE, AFTER = BROKERS[:3], BROKERS[3:]
 
 
 class Limited:
-    """Brokers whose metadata store limits the bytes of a write and counts the refused writes."""
+    """Brokers with a metadata store that limits the size of a write in bytes, and counts the writes that it refuses."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()
@@ -115,7 +115,7 @@ async def test_s78_a_piece_that_is_too_large_is_written_in_halves(
 ) -> None:
     await topics.create_topic("t", 0, 0, assignment=made(40))
     data, _ = await limited.cluster.admin.get(paths.topic("t"))
-    limited.limit = 3 * len(data) + 5000  # the topic's node and the states of some partitions
+    limited.limit = 3 * len(data) + 5000  # this write has the topic's node and the states of some partitions
     errors = await term.reassign([(PartitionKey("t", partition), AFTER) for partition in range(40)])
     assert errors == [None] * 40
     assert limited.refused

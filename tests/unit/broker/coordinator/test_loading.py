@@ -32,7 +32,9 @@ PRODUCERS = (5, 6)
 
 
 class Log:
-    """Appends random records of groups and transactions, and replays each immediately into `expected`."""
+    """Appends random records of groups and transactions, and immediately replays each record into the machine
+    `expected`.
+    """
 
     def __init__(self, internal_topic: Any, seed: int) -> None:
         internal_topic.lead()
@@ -167,7 +169,9 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
 
 @pytest.mark.parametrize("per_batch", [1, 1000])
 def test_other_work_gets_its_turn_after_some_records(internal_topic, per_batch):
-    """Reading a record counts like replaying one, because a chunk of superseded records takes long, too."""
+    """Each record that is read counts as work, even if it is not replayed, because reading a chunk of superseded
+    records takes long, too.
+    """
     internal_topic.lead()
     partition = internal_topic.led[0]
     for first in range(0, 2000, per_batch):

@@ -33,7 +33,7 @@ GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
 
 @pytest.fixture(autouse=True)
 def as_in_a_broker() -> Iterator[None]:
-    """Configure the garbage collector for short collections, as a broker does."""
+    """Configure Python's garbage collector as a broker does, so that each collection is short."""
     undo = keep_collections_short()
     yield
     undo()
@@ -121,7 +121,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
     fired = shard.machine.fired
     assert fired == ["a"]
     shard.timers.set("c", 5.0)
-    runtime.fire_timers()  # the runtime is woken again meanwhile
+    runtime.fire_timers()  # the runtime is woken again before the first wake-up has run
     await turns(50)
     assert fired == ["a", "b"]
     internal_topic.advance(4.0)

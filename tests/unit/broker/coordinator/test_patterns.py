@@ -21,7 +21,9 @@ SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
 
 
 def test_the_regular_expression_library_is_loaded_only_if_needed() -> None:
-    """Loading the library takes milliseconds and memory, and the first request would load it on the event loop."""
+    """Loading the RE2 library takes milliseconds and memory, and the first request would load the library on the event
+    loop. Importing the handler must therefore not load it.
+    """
     look = "import oncelog_broker.server.transactions.list_transactions, sys; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 

@@ -382,7 +382,7 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     assert counters(runtime).fired == ["early"]
     internal_topic.advance(0.2)
     assert counters(runtime).fired == ["early", "late"]
-    assert len(internal_topic.wake_ups) <= 1  # an outdated wake-up schedules no others
+    assert len(internal_topic.wake_ups) <= 1  # an outdated wake-up schedules no further wake-up
 
 
 async def test_a_timer_whose_records_cannot_be_appended_is_retried(runtime, internal_topic):

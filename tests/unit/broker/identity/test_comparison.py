@@ -20,7 +20,7 @@ ZOOKEEPER, EMBEDDED = StoreKind.ZOOKEEPER, StoreKind.EMBEDDED
 
 
 def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
-    """Return the note of a directory whose broker registered for the sixth time, as process "p5"."""
+    """Return the identity file of a directory whose broker registered for the sixth time, as process "p5"."""
     noted = DirectoryNote(of, {of: BOTH[of]}, {}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
     return replace(noted, **changes)
 
@@ -48,7 +48,7 @@ ALONE_IN_0_1 = UNKNOWN._replace(has_store_file=True)
 
 
 def store(kind: StoreKind, **changes: Any) -> StoreFacts:
-    """Return facts of a store that agree with the notes of the directories."""
+    """Return facts about a metadata store that agree with the identity files of the data directories."""
     return StoreFacts(kind, "here", "c", "store", 5, "p5", 500)._replace(**changes)
 
 

@@ -1,4 +1,4 @@
-"""The note file records the identity of a data directory."""
+"""The identity file ("note") of a data directory records which broker and which cluster the directory belongs to."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def test_the_end_of_a_leader_epoch_is_found(epochs: LeaderEpochs, epoch: int, an
     ("epoch", "start", "left"),
     [
         (5, 30, [*ENTRIES, (5, 30)]),
-        (4, 40, ENTRIES),  # the epoch continues
-        (2, 10, [(1, 0), (2, 10)]),  # the contradicting entries are removed
+        (4, 40, ENTRIES),  # no new entry, because the epoch continues
+        (2, 10, [(1, 0), (2, 10)]),  # entries that contradict the new one are removed
         (5, 10, [(1, 0), (5, 10)]),
     ],
 )

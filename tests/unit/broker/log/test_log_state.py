@@ -90,8 +90,8 @@ class TestDurableStart:
 
 
 def test_a_released_log_is_freed_at_once(tmp_path):
-    """No part of the log refers to the log object, because a reference cycle among frozen objects is never collected
-    (`runtime/garbage.py`).
+    """The parts of a log must not refer back to the log object, because Python never frees a reference cycle of objects
+    that are exempt from garbage collection (`runtime/garbage.py`).
     """
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)

@@ -358,7 +358,7 @@ class TestTimestamps:
         assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 50, 0)
 
     def test_the_largest_timestamp_below_the_upper_bound_is_found(self, log):
-        """Records that DeleteRecords removed, and records above the last stable offset, do not count."""
+        """The search ignores records that DeleteRecords removed, and records above the last stable offset."""
         for ts in (60, 50, 10, 30, 20, 40, 70):
             append(log, b"a", timestamp=NOW + ts)
         assert run_steps(log.reader.max_timestamp_offset()) == (6, NOW + 70, 0)

@@ -1,5 +1,5 @@
-"""Records are found by time in a batch with very many records, and in a batch that the broker will not decompress
-because of its size.
+"""Tests the search for a record by timestamp, in a batch with very many records, and in a batch that is too large for
+the broker to decompress.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ def test_illegal_names_are_refused_with_the_reason(name, reason):
 
 
 def test_the_name_of_krafts_metadata_log_is_kept_for_it():
-    """Log startup skips the directory of this name, so a topic with the name would lose its records at each restart."""
+    """At startup, the broker skips a directory of this name, so a topic with the name would lose its records at each
+    restart.
+    """
     assert CLUSTER_METADATA == METADATA_TOPIC
     with pytest.raises(KafkaError, match="prohibited") as raised:
         check_topic_may_be_made(CLUSTER_METADATA)

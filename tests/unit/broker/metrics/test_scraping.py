@@ -86,7 +86,7 @@ def test_names_are_unique_and_a_counter_says_so() -> None:
 
 
 def partition(index: int) -> Any:
-    """Return an object with the attributes of a partition that `Source` reads."""
+    """Return an object that has those attributes of a partition which `Source` reads."""
     counters = ProducerCounters(duplicates=1)
     log = SimpleNamespace(
         producer_state=SimpleNamespace(counters=counters), log_start_offset=1_000_000, log_end_offset=1_000_010

@@ -1,4 +1,4 @@
-"""Incoming and outgoing traffic is counted exactly once, whatever happens to partition and topic."""
+"""Incoming and outgoing bytes are counted exactly once, even if the partition moves or the topic is deleted."""
 
 from __future__ import annotations
 

@@ -400,7 +400,7 @@ async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
 
 
 async def test_s124_a_follower_asks_for_more_when_what_it_has_is_on_the_disk(pair: Pair) -> None:
-    """The leader takes the fetch offset for a promise: all in-sync replicas have every record before it."""
+    """The leader relies on the fetch offset: the follower must have every record before that offset on disk."""
     disk, fetched = SlowDisk(), asyncio.Event()
     pair.follower.log.close()
     log = open_log(pair.directory / "synced" / "orders-0", replace(SMALL, flush_messages=1), disk=disk)

@@ -225,10 +225,10 @@ async def test_s77_a_broker_alone_waits_for_higher_epochs_before_it_serves(host:
 async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_records_are_raised_too(
     host: Host,
 ) -> None:
-    """Clients may know earlier leaders that wrote no record."""
+    """Clients may know leader epochs of earlier leaders that wrote no record."""
     await host.show(ME, 6)
     host.raiser.doubt_all()
-    await host.show(ME, 6, (ME,), version=1)  # the ISR changes meanwhile
+    await host.show(ME, 6, (ME,), version=1)  # the ISR changes before the epoch is raised
     await host.raiser.until_raised(host.replicas.until_settled)
     assert host.replicas.leader("orders", 0).leader_epoch == 6 + LOST_EPOCHS
     assert not host.replicas.lost_epochs

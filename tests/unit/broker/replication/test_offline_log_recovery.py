@@ -46,7 +46,7 @@ class Followed:
 
 
 class Leaders:
-    """The other brokers, which this broker asks whether they lead."""
+    """The other brokers, to which this broker sends requests to confirm their leadership."""
 
     def __init__(self) -> None:
         self.are_there = True

@@ -1,4 +1,6 @@
-"""A broker's partitions follow the image without blocking the event loop, whatever fails meanwhile."""
+"""A broker applies each new cluster image to its partitions, without blocking the event loop, whatever fails during
+that work.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +236,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     after = before.without_topic("orders").with_topic(topic("orders", 2))
     replicas.on_image(before, after)
     opened = asyncio.ensure_future(replicas.until_opened())
-    for _ in range(20):  # each round trip completes the earlier work of the other thread
+    for _ in range(20):  # a round trip through the other thread waits until its earlier work is complete
         await asyncio.to_thread(is_cutting.is_set)
     was_opened = opened.done()
     if was_opened:
@@ -520,7 +522,7 @@ async def test_a_new_registration_ends_leadership_by_older_states(replicas: Repl
     assert told == [{"t"}]
     replicas.on_image(before, since)
     assert replicas.leader("t", 0) is partition
-    await replicas.on_registered(240)  # the partition state is newer than the registration
+    await replicas.on_registered(240)  # the partition state was written after the broker's registration
     assert list(replicas.led()) == [partition]
 
 

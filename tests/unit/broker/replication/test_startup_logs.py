@@ -127,7 +127,7 @@ async def test_s71_an_older_store_learns_of_topics_and_partitions_that_have_logs
         FoundTopic("another", {0: 1, 1: 2}, TOPIC_ID),
         FoundTopic("new", {0: 3}, TOPIC_ID, KEEP_ALL),
     ]
-    for _ in range(2):  # a start that was interrupted does the same again
+    for _ in range(2):  # a repeated start, after an interrupted one, has the same result
         await adopt_unknown(embedded_store, found, 1)
     image = await reader.read_image(embedded_store)
     assert [image.partition("grown", each).leader_epoch for each in range(3)] == [1, 6, 7]

@@ -111,7 +111,7 @@ async def test_a_follower_does_not_fetch_throttled_partitions(pair: Pair, monkey
     """The first response shows that the follower lags and exceeds the rate; from then on the follower does not fetch
     the partition.
     """
-    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # the hold is over at the next reading of the clock
+    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # the throttle time ends at the next clock reading
     quota = CountingQuota()
     quota.limit(1, 0.0)
     pair.fetchers._quota = quota

@@ -60,7 +60,7 @@ async def test_a_question_that_raises_leaves_no_guard() -> None:
     ("marker_epoch", "version", "holds"),
     [
         (EPOCH, TRANSACTIONS_V1, False),
-        (EPOCH, TRANSACTIONS_V2, True),  # the marker has ended the producer's transaction before
+        (EPOCH, TRANSACTIONS_V2, True),  # the marker has already ended the producer's transaction
         (EPOCH + 1, TRANSACTIONS_V2, False),
     ],
 )

@@ -18,7 +18,7 @@ async def test_a_deadline_that_raises_leaves_the_others(
     """The deadlines in a bucket belong to different clients."""
     loop = asyncio.get_running_loop()
     now = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # time is frozen, so that all deadlines are in one bucket
     deadlines, fired = Deadlines(), asyncio.Event()
 
     def throw() -> None:
@@ -50,16 +50,16 @@ async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
 async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each deadline causes other work in the next turn of the loop, such as reading for a fetch.
 
-    Therefore the number of deadlines per turn is limited, and not only their time.
+    The loop therefore limits the number of deadlines that fire in one turn, and not only the time that they take.
     """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
-    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # time is frozen, so that all deadlines are in one bucket
     deadlines, turn, many = Deadlines(lambda: 0.0), 0, 3 * FIRED_PER_TURN + 1
     answers = [loop.create_future() for _ in range(many)]
     for answer in answers:
         deadlines.unless_done(answer, 0.01, lambda: fired_in.update([turn]))
-    answers[-2].set_result(None)  # this deadline is cancelled before the others fire
+    answers[-2].set_result(None)  # this deadline is cancelled before the other deadlines fire
     monkeypatch.undo()
     async with asyncio.timeout(10):
         while fired_in.total() < many - 1:

@@ -21,7 +21,7 @@ STEPS_PER_SLICE = 3
 
 
 class Work:
-    """Steps that each take a part of a slice, and a record of which steps ran in which turn of the loop."""
+    """Steps, each of which takes a part of a slice; the object records which steps ran in which turn of the loop."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -212,7 +212,7 @@ async def test_releasing_an_empty_hold_costs_no_turn_and_no_job() -> None:
 
 
 async def test_an_errand_does_not_wait_for_holders_of_finished_job_results() -> None:
-    """DeleteRecords must write log starts even while the maximum number of batches is being decompressed and walked."""
+    """DeleteRecords must write log starts even while as many batches as possible are decompressed and examined."""
     work = Work()
     may_end = threading.Event()
     errand_done = asyncio.Event()
@@ -287,7 +287,9 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
 
 
 async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None:
-    """The result of a job may take 64 MB, and the next garbage collection may be a minute away."""
+    """A job's result of up to 64 MB must be freed immediately, because the next garbage collection may be a minute
+    away.
+    """
 
     class Brought:
         pass

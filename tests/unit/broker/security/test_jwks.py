@@ -54,7 +54,9 @@ BAD = {
 
 
 class Provider:
-    """An identity provider that sends each connection its present response, or calls `serve`."""
+    """An identity provider that sends the same response to each connection, or calls the function `serve` with the
+    connection.
+    """
 
     def __init__(self) -> None:
         self.answer = b""

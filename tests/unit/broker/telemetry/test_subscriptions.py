@@ -42,7 +42,7 @@ def test_all_metrics_stand_for_the_others() -> None:
     ("match", "matches"),
     [
         ({"client_id": "orders-.*"}, True),
-        ({"client_id": "orders-"}, False),  # the entire value must match
+        ({"client_id": "orders-"}, False),  # no match, because the pattern must match the entire value
         ({"client_id": "orders-1", "client_software_name": "librdkafka"}, True),
         ({"client_id": "orders-1", "client_software_name": "apache-kafka-java"}, False),
         ({"client_software_version": r"2\.[0-9]+\.0"}, True),

@@ -1,5 +1,5 @@
-"""HTTP connections of broker and console: the size of request heads is limited, and unfinished requests block no other
-client.
+"""On HTTP connections of broker and console, the size of request heads is limited, and a client that does not finish
+its request blocks no other client.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def status(ends: Ends) -> bytes:
     [
         (MAX_HEAD_BYTES - 100, {b"200"}),
         (MAX_HEAD_BYTES + 2 * SLICE_BYTES, {b"400"}),
-        (100_000, {b"400", b""}),  # the operating system resets the connection because of the unread bytes
+        (100_000, {b"400", b""}),  # bytes were left unread, so the system resets the connection
         (200_000, {b"400", b""}),
     ],
 )

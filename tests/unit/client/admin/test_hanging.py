@@ -1,5 +1,5 @@
-"""Brokers' responses show which transactions hang, which will end without help, and which transaction holds back a
-partition; no broker is needed.
+"""The admin client derives from given responses which transactions hang, which will end without help, and which
+transaction holds back a partition.
 """
 
 from dataclasses import replace

@@ -185,7 +185,7 @@ async def test_the_search_can_be_limited_to_old_transactions(known: Transactions
     known.producers = {7: 5}
     async with Admin(address) as admin:
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000)
-        known.last_timestamp = 2**50  # a timestamp that the producer chose
+        known.last_timestamp = 2**50  # the producer chooses this timestamp, so it may be wrong
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000) == []
         assert await admin.transactions.find_hanging([HERE])
 
@@ -417,7 +417,7 @@ async def test_all_brokers_are_asked_side_by_side() -> None:
     everybody = asyncio.Barrier(3)
 
     async def ask(node_id: int) -> int:
-        await everybody.wait()  # every request waits until all requests have been sent
+        await everybody.wait()  # no request gets a response before all requests have been sent
         return -node_id
 
     coordinators = Coordinators(ThreeBrokers(), CoordinatorType.TRANSACTION)  # type: ignore[arg-type]

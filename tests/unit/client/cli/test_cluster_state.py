@@ -1,4 +1,6 @@
-"""The state that `oncelog brokers` and `oncelog doctor` read, although topics and brokers may disappear meanwhile."""
+"""`oncelog brokers` and `oncelog doctor` read the cluster's state correctly even if topics and brokers disappear during
+the reading.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_misspelt_command_is_told_the_nearest(typed, meant):
     ],
 )
 def test_a_refusal_steers_no_terminal(arguments):
-    """Arguments may be names that come from a cluster."""
+    """Command arguments may contain names that other users chose, such as topic names in a cluster."""
     result = oncelog(*arguments)
     assert result.exit_code == 2
     assert "\x1b" not in result.output

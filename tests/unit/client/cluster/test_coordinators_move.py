@@ -1,4 +1,6 @@
-"""Coordinators move and die while the client works, and the outcome stays the same."""
+"""While the client works, coordinators move to other brokers or die; the client's results are the same as without these
+events.
+"""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_an_old_broker_is_not_asked() -> None:
                 cluster.append(batch(b"b"))
                 assert await read(consumer, 1) == [b"b"]
                 assert not asked(cluster, OffsetForLeaderEpochRequest)
-                cluster.lead(1)  # a Fetch detects the truncation nevertheless
+                cluster.lead(1)  # without OffsetForLeaderEpoch, a Fetch detects the truncation
                 cluster.truncate(1)
                 with pytest.raises(LogTruncationError, match="from offset 1 on"):
                     await read(consumer, 1)

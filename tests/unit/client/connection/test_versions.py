@@ -17,7 +17,7 @@ def response(*ranges: tuple[int, int, int], error_code: int = 0) -> ApiVersionsR
 def test_the_highest_common_version_is_chosen() -> None:
     table = VersionTable(response((3, 0, 5), (0, 0, 99), (1, 4, 18)))
     assert table.choose(MetadataRequest) == 5
-    assert table.choose(ProduceRequest) == 12  # from the next version on, requests name topics by id
+    assert table.choose(ProduceRequest) == 12  # the client's highest version: later versions name topics by id
     assert table.choose(FetchRequest) == 12
 
 

@@ -38,8 +38,8 @@ def backlog(fake_broker: Any) -> Any:
 
 
 async def handed_out(consumer: Consumer, how: str) -> AsyncIterator[tuple[TopicPartition, int]]:
-    """Yield the partition and the number of records of each step; the application works long enough for responses to
-    arrive.
+    """Yield for each step the partition and the number of its records. The simulated application works so long on a
+    step that responses arrive in between.
     """
     while True:
         await asyncio.sleep(1)

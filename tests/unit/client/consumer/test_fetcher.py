@@ -224,7 +224,7 @@ async def test_useless_metadata_refreshes_become_less_frequent(
 
 
 async def test_damaged_records_are_fetched_less_and_less_often(fake_broker: Any) -> None:
-    """The damage is detected only when the records are read, and more records were fetched meanwhile."""
+    """The consumer detects the damage only when it reads the records, and has fetched further records by then."""
     damaged = answered("topic", 0, records=bytes(batch(b"damaged", base_offset=5)[:-1]) + b"\xff")
     behind = asyncio.Event()
 

@@ -162,7 +162,7 @@ def test_failed_work_goes_back_to_the_place_of_a_seek_in_its_poll(before: int | 
     if before is not None:
         position.seek(before)
     assigned.poll += 1
-    assigned.mark(position)  # as if a listener sought another offset
+    assigned.mark(position)  # simulates a listener that seeks to another offset
     position.seek(7)
     fill(position, 2)
     assert [record.offset for record in assigned.take(10, damaged=nobody)[A]] == [7, 8]
@@ -191,7 +191,7 @@ def test_s89_records_committed_by_the_application_count_as_processed() -> None:
     assigned.poll += 1
     assigned.take(4, damaged=nobody)
     assigned.committed({A: OffsetAndMetadata(2, "", EPOCH)}, assigned.poll)
-    assigned.committed({A: OffsetAndMetadata(1, "", EPOCH)}, assigned.poll - 1)  # requested before the last poll
+    assigned.committed({A: OffsetAndMetadata(1, "", EPOCH)}, assigned.poll - 1)  # an older commit is ignored
     assigned.go_back(None)
     assert (position.position, position.last_epoch) == (2, EPOCH)
 

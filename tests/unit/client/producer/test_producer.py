@@ -282,7 +282,7 @@ class Broken(Exception):
 
 
 def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tuple[str, int]) -> None:
-    """Let the method `place` of ProducerBatch raise for the first batch of a partition."""
+    """Let the method `place` of ProducerBatch raise an exception for the first batch of a partition."""
     works, broken = getattr(ProducerBatch, place), []
 
     def fails(batch: ProducerBatch, *args: Any, **options: Any) -> Any:

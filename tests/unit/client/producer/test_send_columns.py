@@ -67,7 +67,9 @@ async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledge
 
 @pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])
 async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys: list[bytes] | None) -> None:
-    """Many rows of plain bytes fill several batches; records precede and follow them, and a later piece has a null."""
+    """Many rows of plain bytes fill several batches. Single records are sent before and after the rows, and a later
+    piece of rows has a null.
+    """
     values: list[bytes | None] = [b"v" * (number % 90) for number in range(3000)]
     values[2500] = None
     async with Producer(fake_broker.address, batch_size=3000, linger_ms=1000) as producer:

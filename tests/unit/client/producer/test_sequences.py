@@ -117,7 +117,7 @@ def test_e15_answers_that_change_places_do_not_move_the_end_back() -> None:
     of.given_up(second)
     of.acknowledged(fourth, 201)
     of.settle()
-    assert not of.needs_settling  # the batches after the second one are in the log
+    assert not of.needs_settling  # the broker has appended the batches after the second one
     assert of.may_drain(batch())
     assert of.next_sequence == 4
 
@@ -154,7 +154,7 @@ def test_s26_refused_sequences_are_reused_by_later_batches() -> None:
     assert numbers(second, third) == [5, 7]
     assert of.next_sequence == 8
     assert not of.needs_settling
-    assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was used up
+    assert (second.identity, of.identity) == (FIRST, FIRST)  # the producer epoch has not changed
 
 
 def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:

@@ -118,7 +118,7 @@ def test_s24_batches_are_sent_one_by_one_and_in_order_after_a_failure() -> None:
     first, second, third = wire.sent(count=3)
     wire.lose(first)
     wire.put()
-    assert wire.send() == []  # the other responses must arrive first
+    assert wire.send() == []  # not yet, because the other responses must arrive first
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     for expected in (first, second, third):

@@ -1,4 +1,4 @@
-"""Ends of transactions that take long, are cancelled, or are caused by `close`; and `async with producer.transaction()`
+"""Commits and aborts that take long, are cancelled, or are caused by `close`; and `async with producer.transaction()`
 (S44, S60).
 """
 
@@ -102,7 +102,7 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
         await producer.send_and_wait("topic", b"v")
         with pytest.raises(EndNotKnown), impatient(producer):
             await producer.commit_transaction()
-        await coordinator.broker.received(EndTxnRequest)  # the commit continues and has reached `refuse`
+        await coordinator.broker.received(EndTxnRequest)  # the commit still runs, and its request has reached `refuse`
         hold.set()
         coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
         await until_abortable(producer)

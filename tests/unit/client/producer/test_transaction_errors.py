@@ -167,7 +167,7 @@ async def test_s90_a_producer_that_was_fenced_never_commits_again(
             assert caught.value.message.count("start a new producer") == 1
             assert coordinator.committed == {("topic", 0): [b"before", b"owner"]}
             assert not coordinator.offsets
-            with pytest.raises(KafkaError):  # the owner does not guess whether it still owns the transactional id
+            with pytest.raises(KafkaError):  # the producer cannot know whether it is still the owner
                 await commit_one(owner, b"again")
             with pytest.raises(FatalError):
                 await commit_one(owner, b"again")

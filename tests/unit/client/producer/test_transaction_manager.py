@@ -107,7 +107,7 @@ def test_kip890_under_v2_the_first_write_adds_a_partition() -> None:
     made.sending_to(P0)
     assert (made.pending, made.added) == (set(), {P0})
     assert made.may_send(P0)
-    assert not made.must_be_ended  # nothing was sent yet
+    assert not made.must_be_ended  # the producer has sent no request for this transaction yet
     made.sent()
     assert made.must_be_ended
 

@@ -46,7 +46,7 @@ CONCURRENT = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
 async def test_s36_adding_a_partition_waits_for_the_previous_transaction(coordinator: FakeCoordinator) -> None:
     for request in (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest):
         coordinator.script[request] = list(CONCURRENT)
-    coordinator.script[ProduceRequest] = list(CONCURRENT)  # in V2 the leader asks the coordinator
+    coordinator.script[ProduceRequest] = list(CONCURRENT)  # in V2, as the leader relays it
     async with started(coordinator) as producer, producer.transaction():
         await producer.send("topic", b"v")
         await producer.send_offsets(OFFSETS, GROUP)
@@ -107,7 +107,7 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
     broker.others[2] = gone.port
     broker.handlers[FindCoordinatorRequest] = gone.handlers[FindCoordinatorRequest] = find
     gone.finalized = broker.finalized
-    gone.handlers[MetadataRequest] = broker.on_metadata  # this broker still serves general requests
+    gone.handlers[MetadataRequest] = broker.on_metadata  # the former coordinator still responds to other requests
     for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
         gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
     async with started(coordinator) as producer:

@@ -506,7 +506,7 @@ async def test_s45_calls_in_a_wrong_state_are_refused(coordinator: FakeCoordinat
     async with started(coordinator) as producer:
         for call in (
             producer.send("topic", b"v"),
-            producer.send("nowhere", b"v"),  # fails without looking the topic up
+            producer.send("nowhere", b"v"),  # the call fails before it looks the topic up
             producer.send_offsets(OFFSETS, GROUP),
             producer.commit_transaction(),
             producer.abort_transaction(),

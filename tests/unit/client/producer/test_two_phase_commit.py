@@ -225,7 +225,8 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_s121_a_former_keeper_learns_of_the_new_owner(coordinator_v2: FakeCoordinator, commits: bool) -> None:
-    """Another client has kept the transaction since. The former keeper must get an error, because otherwise its abort
+    """After this client kept the transaction, another client has kept it. The former keeper must get an error, because
+    otherwise its abort
     would be reported as done although the transaction stays open without a timeout.
     """
     prepared = await prepared_one(coordinator_v2)
@@ -256,7 +257,7 @@ async def test_s121_an_operator_aborts_a_kept_transaction_by_fencing(coordinator
     async with Admin(coordinator_v2.broker.address) as admin:
         await admin.transactions.fence(["t"])
     request = coordinator_v2.broker.requests_of(InitProducerIdRequest)[-1]
-    assert request.transaction_timeout_ms <= 60_000  # the coordinator would refuse 2^31 - 1
+    assert request.transaction_timeout_ms <= 60_000  # the coordinator would refuse a timeout of 2^31 - 1 ms
     assert coordinator_v2.committed == {}
 
 

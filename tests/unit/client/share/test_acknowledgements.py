@@ -1,4 +1,6 @@
-"""Acknowledgements of one partition: how they are grouped into batches, and when they are sent."""
+"""A share consumer's acknowledgements for one partition: how the consumer groups them into batches, and when it sends
+them.
+"""
 
 from __future__ import annotations
 

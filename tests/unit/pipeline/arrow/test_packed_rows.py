@@ -72,7 +72,8 @@ def test_the_largest_timestamp_is_the_batchs() -> None:
 def test_a_record_without_room_is_not_packed(room: int) -> None:
     """A record with a three-byte value takes ten bytes.
 
-    These are length, attributes, time, offset, null key, length of the value, the value, and number of headers.
+    The ten bytes are the length, attributes, time, offset, null key, length of the value, the value, and number of
+    headers.
     """
     rows = packed_rows([Given(b"abc")], [])
     assert not rows.pack(0, NOW, 1, NOW, room).timestamps_ms
@@ -82,7 +83,7 @@ def test_a_record_without_room_is_not_packed(room: int) -> None:
 @given(ROWS, COLUMNS, st.sampled_from([0, 60, 10_000]), st.booleans())
 @examples(100)
 def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str], large: int, is_large: bool) -> None:
-    """The digests are equal whichever fields count as large."""
+    """The digests are equal for every limit above which a field counts as large."""
     rows = rows * 2
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(row_digest, "LARGE", large)

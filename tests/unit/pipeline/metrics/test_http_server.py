@@ -1,4 +1,6 @@
-"""/metrics of queries over HTTP: which clients are permitted, and how many."""
+"""The HTTP server that exports metrics of Spark queries at /metrics: which clients it admits, and how many at the same
+time.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_an_option_is_accepted_or_refused_as_the_table_says(option: ConnectorOpt
     elif option.example or option.name == security_settings.HOSTNAMES:
         made(option, side, option.example)
     else:
-        # These options need a file or other options; test_security_settings.py tests them.
+        # This test omits options that need a file or other options; test_security_settings.py tests those options.
         assert option.name in security_settings.KNOWN
 
 

@@ -122,7 +122,7 @@ async def test_a_write_leaves_no_state(writes: Writes) -> None:
 @pytest.mark.parametrize("ends", [0, 1, 3])
 async def test_a_write_whose_driver_died_is_retried(writes: Writes, ends: int) -> None:
     await (await writes.begin()).commit_and_die(ends)
-    await finish_unnamed(writes.cluster)  # the next write does this before its tasks
+    await finish_unnamed(writes.cluster)  # the next write of the rows does this before it starts its tasks
     assert writes.seen == ALL
     await (await writes.begin()).commit()
     assert writes.seen == ALL

@@ -16,7 +16,9 @@ NOW = 1_700_000_000_000
 
 
 def test_s39_abort_is_0_and_commit_is_1():
-    """The reversed mapping would swap commit and abort without any error (S39)."""
+    """If the codes of the control types were exchanged, commits would become aborts and vice versa without any error
+    (S39).
+    """
     assert EndTransactionMarker(ControlType.ABORT, 5).key().hex() == "00000000"
     assert EndTransactionMarker(ControlType.COMMIT, 5).key().hex() == "00000001"
     assert EndTransactionMarker(ControlType.COMMIT, 5).value().hex() == "000000000005"

@@ -186,7 +186,7 @@ class TestLeave:
         assert len(driver.timers) == 0
 
     def test_s85_a_joining_member_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
-        """A rebalance waits for a member with a reserved id.
+        """A rebalance waits for a client that got a reserved member id and has not joined with it yet.
 
         That member and the only other member leave in one request, whose effect cannot be logged.
         """

@@ -49,7 +49,7 @@ class TestCommit:
         assert codes(driver.commit({("t", 0): 5, ("u", 1): 6})) == {("t", 0): 0, ("u", 1): 0}
         assert committed(driver) == 5
         assert committed(driver, "u", 1) == 6
-        assert driver.machine.groups == {}  # the group is known only by its offsets
+        assert driver.machine.groups == {}  # the group has committed offsets but no members
 
     def test_only_members_may_commit_to_a_group_with_members(self, driver):
         (member,) = driver.stable()
@@ -122,7 +122,7 @@ class TestExpiry:
         driver.advance(7 * DAY - 1)
         assert expire(driver) == 0
         driver.advance(1)
-        assert expire(driver) == 2  # a tombstone of the offset, and a tombstone of the group
+        assert expire(driver) == 2  # two records: a tombstone of the offset, and one of the group
         assert driver.machine.groups == {}
         assert list(driver.replayed().known()) == []
 
@@ -280,7 +280,7 @@ class TestDeletedTopics:
 
 
 class TestTransactions:
-    """Offsets committed in a transaction, as the log replays them (S37)."""
+    """Tests how a replay of the log restores offsets that were committed in a transaction (S37)."""
 
     def replay(self, offsets: CommittedOffsets, offset: int, record_offset: int, producer_id: int = -1):
         value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)

@@ -1,4 +1,6 @@
-"""A broker's share coordinator over a real log: it reloads its state, prunes the log, and removes deleted topics."""
+"""A broker's share coordinator over a real log: the coordinator reloads its state, deletes records that it no longer
+needs, and removes the states of deleted topics.
+"""
 
 from __future__ import annotations
 

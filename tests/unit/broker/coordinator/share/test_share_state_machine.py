@@ -110,7 +110,9 @@ def test_q7_a_newer_leader_fences_the_older_one_and_a_new_state_all_leaders(stat
 
 
 def test_an_epoch_that_was_never_given_is_refused(states: States) -> None:
-    """A leader epoch becomes valid only by a read, and a state epoch only by an initialization (KAFKA-19456)."""
+    """The coordinator adopts a new leader epoch only from a read request, and a new state epoch only from an
+    initialization (KAFKA-19456).
+    """
     assert code(lambda: states.write(leader=1)) is ErrorCode.INVALID_REQUEST
     assert code(lambda: states.write(state=2)) is ErrorCode.INVALID_REQUEST
 

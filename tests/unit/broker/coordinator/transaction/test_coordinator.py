@@ -77,7 +77,7 @@ def transactions(
 
 
 def open_all(transactions: TransactionCoordinator, epochs: dict[str, int]) -> None:
-    """Open a transaction for each transactional id."""
+    """Begin one transaction for each of these transactional ids."""
     for number, name in enumerate(NAMES):
         epoch = epochs.get(name, 0)
         shard = transactions.runtime.shard(name)

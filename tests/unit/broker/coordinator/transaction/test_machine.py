@@ -96,7 +96,7 @@ LEGAL = {
     S.DEAD: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
-"""The legal transitions as S33 lists them, with KIP-890's abort of an empty transaction."""
+"""The legal state transitions that rule S33 lists, and the abort of an empty transaction, which KIP-890 added."""
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(S, S)), ids=lambda state: state.shown)
@@ -243,7 +243,7 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, 32767)
-    assert driver.end(old, version=V2) == new  # the response was lost
+    assert driver.end(old, version=V2) == new  # the producer repeats the request, because the response was lost
     assert driver.run(new, version=V2) == ProducerIdAndEpoch(1000, 1)
 
 

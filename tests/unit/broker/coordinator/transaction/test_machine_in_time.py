@@ -45,7 +45,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
     assert driver.abort_timed_out() == [TXN]
     assert driver.add(producer, version=version) is not ErrorCode.NONE
     (end,) = driver.complete()
-    assert (end.producer, end.commits) == (producer._replace(epoch=1), False)  # the epoch rises by one in both versions
+    assert (end.producer, end.commits) == (producer._replace(epoch=1), False)  # the epoch rises by one in V1 and V2
     assert driver.add(producer, version=version) is ErrorCode.PRODUCER_FENCED
     assert driver.end(producer, version=V1) is ErrorCode.PRODUCER_FENCED
     assert driver.abort_timed_out() == []
@@ -56,7 +56,7 @@ def test_s42_a_timed_out_producer_continues_if_no_other_took_over(driver: Transa
     producer = begun(driver, version)
     driver.advance(TIMEOUT_MS)
     driver.abort_timed_out()
-    assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS  # the abort must complete first
+    assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS  # refused, because the abort must complete first
     driver.complete()
     after = driver.init(producer)
     assert after == producer._replace(epoch=1)

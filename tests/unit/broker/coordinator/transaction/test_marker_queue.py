@@ -1,4 +1,6 @@
-"""The destination and retry time of each marker when leaders move, requests fail, and decisions are abandoned."""
+"""The queue of transaction markers: the destination and retry time of each marker when leaders move, requests fail, or
+this broker stops coordinating the transaction.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,7 @@ def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None
 
 
 def test_s40_a_later_coordinator_takes_over() -> None:
-    """The new coordinator sends the remaining markers, and this broker stops as soon as it learns of the new
+    """The new coordinator sends the remaining markers. This broker stops sending as soon as it learns of the new
     coordinator.
     """
     cluster = Cluster(1, 1, 2)
@@ -185,7 +187,9 @@ def test_s40_a_later_coordinator_takes_over() -> None:
 
 
 def test_s40_a_log_that_was_told_a_wrong_epoch_delays_no_other() -> None:
-    """No other coordinator exists, so this partition is retried, and the transaction's other markers are written."""
+    """No other coordinator exists, so the marker for this partition is retried, and the transaction's other markers are
+    written.
+    """
     cluster = Cluster(1, 2)
     cluster.decide(0, 1)
     (fenced,) = cluster.take(1)

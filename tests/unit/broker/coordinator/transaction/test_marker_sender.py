@@ -1,4 +1,6 @@
-"""Markers are written on this and other brokers until all are written, whatever happens to requests (S39, E7)."""
+"""The sender retries until a transaction's markers are written on this and other brokers, whatever happens to its
+requests (S39, E7).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A partition leader writes one marker; it sends no response that completes the transaction before the marker is
-replicated (S39).
+"""A partition leader writes each marker once. It responds with success only after the marker is replicated, because
+that response completes the transaction (S39).
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Serv
 
 
 async def test_s40_a_known_marker_may_be_repeated(served: Served) -> None:
-    """A tool ends a hanging transaction with the coordinator epoch that the log knows, whatever the origin of that
-    epoch.
+    """A tool ends a hanging transaction with the coordinator epoch that the log has for the producer, wherever that
+    epoch came from.
     """
     before = MarkerAppender(served, None, Shown(image(1000)))  # type: ignore[arg-type]
     before.append(marker(1, coordinator_epoch=1000), WHERE)

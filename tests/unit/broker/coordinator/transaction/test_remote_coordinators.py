@@ -166,7 +166,7 @@ async def test_no_question_is_sent_for_a_disconnected_client(asking: Asking) -> 
 async def test_s85_an_undecodable_answer_leaves_no_question_open(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both the verifications of this request and those that wait for the next one get a result."""
+    """The verifications in this request get a result, and so do the verifications that wait for the next request."""
 
     def unreadable(response: AddPartitionsToTxnResponse) -> Any:
         monkeypatch.undo()

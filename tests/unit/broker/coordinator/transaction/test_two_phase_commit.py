@@ -311,7 +311,7 @@ def test_s120_s35_an_owner_exhausted_by_take_overs_ends_with_a_third_producer_id
     assert driver.end(owner, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == wrote._replace(epoch=1)
-    assert driver.end(owner, version=V2) == after  # the response was lost
+    assert driver.end(owner, version=V2) == after  # the producer repeats the request, because the response was lost
     assert driver.run(after, version=V2) == producer(1, 1001)
 
 

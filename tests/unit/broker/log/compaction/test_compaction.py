@@ -382,8 +382,8 @@ def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path)
 
 
 def test_a_fully_rewritten_log_does_not_gather_empty_segments(log):
-    """The log resembles that of a group that keeps committing: each cleaning removes all records that the previous one
-    left.
+    """The log resembles that of a group that keeps committing: each compaction removes all records that the previous
+    compaction left.
     """
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=2000))
     first_dirty = 0

@@ -46,7 +46,7 @@ class TestOffsetCheckpoints:
             (b"0\n2\norders 0 1\norders 1\n", "line 4"),
             (b"0\n1\norders 0 1 2\n", "line 3"),
             (b"0\n1\norders 0 x\n", "line 3"),
-            (b"0\n1\norders 0 12", "line 3: the line is incomplete"),  # the value was 123 before the file was cut
+            (b"0\n1\norders 0 12", "line 3: the line is incomplete"),  # the file is cut: the complete value was 123
             (b"0\n1\norders 0 -1\n", "line 3: a negative"),
             (b"0\n1\norders -1 1\n", "line 3: a negative"),
             (b"0\n1\n\xff 0 1\n", "line 1"),

@@ -1,5 +1,5 @@
-"""A log is replaced by its copy in another data directory without losing a record, whatever fails, and whenever the
-process is killed or the power is cut.
+"""A log moves to another data directory (a copy replaces the log) and loses no record, even if a step fails, the
+process is killed, or the power is cut.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def test_whatever_fails_the_log_goes_on_or_is_whole_after_a_restart(code: int) -
         except MoveFailed:
             failed = True
         except (KafkaError, CopyOutdated):
-            failed = True  # the future log could not be created or written: the log was never paused
+            failed = True  # the future log could not be created or written, so the log was not paused
         failed = failed or disk.changes_until_fault is None
         disk.changes_until_fault = None
         log = broker.logs.get(*KEY)
@@ -364,7 +364,7 @@ def test_a_producer_whose_records_are_gone_is_known_after_the_move(broker: Broke
     assert base > first
     for name in broker.names(log.directory):
         if name.endswith(".snapshot") and int(name.partition(".")[0]) <= base:
-            broker.disk.remove(f"{log.directory}/{name}")  # so that only the memory of the log knows the producer
+            broker.disk.remove(f"{log.directory}/{name}")  # afterwards only the log's memory has the producer
     broker.move()
     before = broker.log.log_end_offset
     assert produce(broker.log, 9, 0, 1) == first

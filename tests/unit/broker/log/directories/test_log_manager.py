@@ -153,7 +153,8 @@ def test_a_damaged_log_leaves_the_other_logs_online(start, tmp_path):
     assert len(contents(manager.get("orders", 1))) == 5
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-    # After the file is repaired, the log opens with its former recovery point, which the checkpoint has kept.
+    # After the damaged file is repaired, the log opens with its former recovery point, which is still in the
+    # checkpoint.
     path.write_bytes(whole)
     assert start().get("orders", 0).recovery_point == 5
 

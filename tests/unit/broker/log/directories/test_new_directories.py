@@ -200,9 +200,8 @@ def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
 
 
 def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
-    """The broker collects the high watermarks, then syncs the new logs, and then writes the high watermarks. Meanwhile
-    a topic may have been deleted and
-    re-created.
+    """The broker collects the high watermarks, then syncs the new logs, and then writes the high watermarks. A topic
+    may be deleted and re-created between these steps.
     """
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)

@@ -176,8 +176,8 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
 
 
 def test_a_log_that_returns_does_not_begin_before_its_start(start):
-    """Some unsynced records were deleted before the log failed. The new records must not be mistaken for records before
-    the log start.
+    """DeleteRecords removed some unsynced records before the log's disk failed. New records that get the offsets of
+    lost records must not count as records before the log start.
     """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
@@ -210,8 +210,8 @@ def synced_log_that_failed(manager):
 
 
 def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start, tmp_path):
-    """Seed 5000 of the simulation found this: the log was truncated completely, and every later attempt reported its
-    records as missing.
+    """The log was truncated completely, and every later attempt to reopen it reported its records as missing (found by
+    seed 5000 of the simulation).
     """
     disk = Watched()
     manager = start(disk)

@@ -176,7 +176,9 @@ class TestInALog:
         log.close()
 
     def test_s55_kafkas_own_snapshot_is_enough(self, directory):
-        """Kafka used the directory meanwhile, so the window file is missing or does not match the snapshot."""
+        """Apache Kafka used the log directory in between, so oncelog's window file is missing or does not match Kafka's
+        snapshot.
+        """
         log = open_log(directory)
         offsets = [produce(log, 1, n) for n in range(6)]
         log.close()

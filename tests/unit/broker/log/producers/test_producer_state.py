@@ -388,8 +388,8 @@ def test_s56_silent_producers_expire_by_their_timestamps(log):
 
 
 def test_s56_e6_a_producer_with_an_open_transaction_never_expires(log):
-    """In Kafka, a transaction was aborted by timeout after all of its data had become older than the expiration
-    (KAFKA-9144).
+    """In Kafka, a transaction timed out and was aborted when all of its records were already older than the producer id
+    expiration (KAFKA-9144).
     """
     log.append(0, transactional=True, timestamp=1000)
     assert log.expire(10_000, 1000) == [0]
@@ -482,7 +482,7 @@ def test_e27_a_follower_knows_duplicates_when_it_becomes_the_leader(log):
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
 @pytest.mark.parametrize("start", [0, MAX - 9])
 def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, start):
-    """The result does not depend on how the state was read between the batches."""
+    """Reading the producer state between the batches, in any way, does not change the result."""
     looks = {
         "never": lambda state: None,
         "image": lambda state: state.image(),

@@ -127,8 +127,8 @@ class TestSegmentsThatGo:
     def test_a_flush_writes_no_snapshot_of_records_truncated_during_it(self, directory, rolls, cuts):
         """The flush may wait for the disk for any length of time.
 
-        Meanwhile other records replace the truncated ones, and the next start would use the state of the truncated
-        records.
+        If other records replaced the truncated ones before the next start, that start would use the producer state of
+        the truncated records.
         """
         log = open_log(directory)
         produce(log, 1, 0)
@@ -270,7 +270,9 @@ class TestDamage:
         log.close()
 
     def test_a_snapshot_removed_because_the_log_ends_before_it_stays_removed(self, directory):
-        """If the snapshot remained, a start after a power cut would mistake it for the state after later appends."""
+        """If the snapshot remained, a start after a power cut would take the snapshot for the producer state after
+        later appends.
+        """
         log = open_log(directory)
         write_history(log)
         log.close()

@@ -1,4 +1,4 @@
-"""The pure functions that decide about rolling and retention, and the index classes alone."""
+"""Tests the pure functions that decide about rolling and retention, and the index classes without a log."""
 
 import pytest
 

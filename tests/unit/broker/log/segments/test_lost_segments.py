@@ -138,8 +138,8 @@ def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, ba
 
 @either_start
 def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shutdown):
-    """The index's last entry points beyond the end of the file, but the file contains that entry's batch, so the index
-    is wrong.
+    """The index's last entry points beyond the end of the file, but the file contains that entry's batch. So the index
+    is wrong, and no record is lost.
     """
     path = directory / name(bases[1], "index")
     entries = bytearray(path.read_bytes())
@@ -182,7 +182,7 @@ def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
 
 
 def test_an_unsynced_segment_that_is_empty_ends_the_log(directory, bases):
-    """If the later segments were kept, they would follow after a hole in the log."""
+    """The later segments must not stay in the log, because there would be a hole in the log before them."""
     (directory / name(bases[2])).write_bytes(b"")
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[1])
     assert [offset for offset, _ in contents(log)] == [*range(bases[2])]

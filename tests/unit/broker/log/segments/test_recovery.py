@@ -412,7 +412,7 @@ class TestLeftovers:
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
         (directory / name(0, "txnindex")).write_bytes(format_aborted([EndedTransaction(1, 0, 1, 2)]))
-        # These are the files of the compaction that was not completed.
+        # The interrupted compaction left these files.
         (directory / name(bases[3], "log.cleaned")).write_bytes(b"x")
         (directory / name(bases[3], "log.swap")).write_bytes(b"x")
         log = open_log(directory, recovery_point=50, clean_shutdown=True)

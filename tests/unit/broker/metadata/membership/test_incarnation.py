@@ -79,7 +79,7 @@ async def test_the_session_before_is_ended_or_ends_by_itself(tmp_path, error):
 
 
 def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(tmp_path):
-    """The predecessor ended at any point before it registered, perhaps cleanly."""
+    """The previous process ended at some point before it registered, perhaps in an orderly way."""
     leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "the boot before"))
     for was_closed_cleanly in (False, True, False):
         process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)

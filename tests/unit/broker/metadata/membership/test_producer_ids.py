@@ -67,8 +67,8 @@ async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_fi
 
 
 async def test_s1_two_processes_of_one_broker_id_get_different_blocks_when_replies_are_lost(unreliable_store):
-    """The paused process continues and reads exactly the block that it requested, but that block belongs to the other
-    process.
+    """A process that was paused reads from the store exactly the block that it tried to write, but another process
+    wrote this block and owns it.
     """
     paused, successor = ProducerIdManager(unreliable_store, 2), ProducerIdManager(unreliable_store.reliable, 2)
     ids = []
@@ -212,7 +212,7 @@ async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says
     await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{")
     manager = ProducerIdManager(embedded_store, 2)
     manager.note_known(41)
-    await manager.raise_block()  # an unreadable block does not prevent the start
+    await manager.raise_block()  # a block that cannot be parsed does not prevent the broker's start
     for _ in range(3):
         with pytest.raises(KafkaError) as raised:
             await manager.generate()

@@ -222,7 +222,9 @@ async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_m
 
 
 async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
-    """The earlier process was paused while it founded the cluster, and its successor has finished the founding."""
+    """The earlier process was paused while it created the cluster's nodes in the store, and the next process of the
+    broker has completed them.
+    """
     multi = limited.multi
     interfered = False
 

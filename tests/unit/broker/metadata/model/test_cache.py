@@ -56,7 +56,7 @@ def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
 
 @pytest.fixture
 async def cluster(embedded_store):
-    """A store with a founded cluster."""
+    """A metadata store in which a cluster has been created."""
     operations = [Create(path) for path in paths.PERSISTENT]
     await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
     return embedded_store
@@ -114,7 +114,9 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
 async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
-    """If an unreadable node removed its topic from the image, the topic's logs would be deleted."""
+    """A topic whose node is unreadable must stay in the image, because the broker would otherwise delete the topic's
+    logs.
+    """
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
@@ -399,8 +401,8 @@ async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """If the first read overwrote the change, a broker that starts while its partitions get leaders would never learn
-    of the leaders.
+    """The initial read must not overwrite a newer change, because a broker that starts while its partitions get leaders
+    would then never learn of these leaders.
     """
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
@@ -425,8 +427,8 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
 
 
 async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
-    """ZooKeeper reports the changes of one write one after the other; here the change of the settings is reported late
-    or never.
+    """ZooKeeper reports each change of a multi-change write separately. In this test, the change of the settings is
+    reported late or never.
     """
     watch = cluster.watch
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The end of a session in the in-memory store, as the tree, the session's broker and other brokers see it."""
+"""The effects of a session's end in the in-memory store: on the tree, on the session's broker, and on other brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_write_of_an_ended_session_is_not_done_in_the_next_one() -> None
     tree = MemoryTree()
     store = tree.connect()
     write = asyncio.ensure_future(store.create("/late"))
-    await asyncio.sleep(0)  # the write is in progress
+    await asyncio.sleep(0)  # wait until the write is in progress
     tree.end(store.session_id)
     with pytest.raises(SessionExpired):
         await write

@@ -23,7 +23,9 @@ def test_a_heartbeat_seen_by_the_leader_counts_at_once():
 
 
 def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
-    """The follower that responded to the first heartbeat may have died before it informed the leader."""
+    """The ZooKeeper follower that responded to the first heartbeat may have died before it forwarded the heartbeat to
+    its leader.
+    """
     lease = Lease(T)
     lease.answered(100.0)
     assert lease.until == -math.inf

@@ -304,7 +304,7 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
     assert all(len(each.client_id) < 100 for each in shared)
 
 
-# --- connections that have used no quota yet
+# --- new connections, which have not used any quota themselves
 
 
 class Line:

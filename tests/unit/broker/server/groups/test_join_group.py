@@ -1,4 +1,4 @@
-"""JoinGroup: the meaning of its versions, and the form of errors in each version."""
+"""JoinGroup: how requests of each version behave, and how errors are encoded in each version."""
 
 from __future__ import annotations
 

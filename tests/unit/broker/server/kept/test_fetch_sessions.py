@@ -101,7 +101,9 @@ def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> N
 
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:
-    """As in Kafka, because otherwise one request could read the same records ten thousand times."""
+    """A partition that a request names repeatedly is read only once, as in Kafka, because otherwise one request could
+    read the same records ten thousand times.
+    """
     asked = request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 5})
     asked.topics += request(partitions={0: 7}).topics
     plan = planned(FetchSessions(1), asked, by_id=False, now=0.0)
@@ -291,7 +293,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
         answer(planned(sessions, request(partitions={0: 1}), by_id=False, now=1000))
     assert asked(follow(request(first, 1))) == {0: 5}
     with pytest.raises(KafkaError):
-        follow(request(first, 2), follower=3)  # the session belongs to another broker
+        follow(request(first, 2), follower=3)  # the named session belongs to another broker
     second = answer(follow(request(partitions={1: 6}))).session_id
     with pytest.raises(KafkaError):
         follow(request(first, 2))

@@ -1,4 +1,5 @@
-"""Fail points take effect in the fast lane of Produce as in the usual path. A process reads its fail points at its
+"""Fail points take effect in Produce's fast code path (lane) just as in the general handler. A process reads its fail
+points at its
 start, so each test starts two processes.
 """
 

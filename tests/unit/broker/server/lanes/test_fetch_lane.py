@@ -54,7 +54,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[OneFetch]:
-    """Record the requests that took the lane and were then read in the usual path."""
+    """Record the requests that took the lane but whose records the general handler then read."""
     found: list[OneFetch] = []
     usual = OneFetch._read_in_the_usual_way
 

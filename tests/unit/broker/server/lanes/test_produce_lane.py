@@ -1,4 +1,4 @@
-"""Which Produce requests take the fast lane, and that no request does when lanes are disabled."""
+"""Which Produce requests take the fast code path (the lane); if lanes are disabled, no request takes it."""
 
 from __future__ import annotations
 

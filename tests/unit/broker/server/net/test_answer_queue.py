@@ -25,7 +25,7 @@ from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
 
 
 class Line(Wire):
-    """A client that reads nothing while `unread` is set; the transport then keeps that many bytes."""
+    """A client that reads nothing while `unread` is not 0; the transport then buffers that many bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def takes_more(self) -> bool:
-        """Whether the number of outstanding responses permits another request."""
+        """Whether the connection may read another request, given the number of outstanding responses."""
         return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:

@@ -24,7 +24,7 @@ from oncelog_broker.server.net.memory_budget import PROGRESS_WINDOW_SECONDS, Hol
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8))
-    wire.dispatcher.waiting[0][1].set_result(None)  # the response was being encoded
+    wire.dispatcher.waiting[0][1].set_result(None)  # the response is being encoded
     wire.connection.connection_lost(None)
     wire.finish(answer=b"x" * 1_000_000)
     assert wire.limits.answers.total == 0
@@ -109,8 +109,8 @@ async def test_memory_of_a_connection_moves_to_the_common_budget_at_login() -> N
 
 
 async def test_memory_of_earlier_answers_is_released_while_the_last_one_waits() -> None:
-    """A client with a wrong password waits: none of its later requests is handled, and no memory is kept for the
-    response.
+    """The response to a wrong password is delayed. During the delay, no later request of the client is handled, and the
+    response takes no memory.
     """
     wire = Wire()
     handle = wire.dispatcher.handle

@@ -22,7 +22,8 @@ from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:
-    """Each large request may take some milliseconds of its turn. Small requests are handled in the same turn of the
+    """Handling a large request may take some milliseconds of a turn of the loop. Small requests are handled in the same
+    turn of the
     loop.
     """
     wire = Wire()
@@ -102,7 +103,7 @@ def mapped_answer(size: int) -> tuple[mmap.mmap, bytes]:
 async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_their_turn() -> None:
     wire = Wire()
     mapped, content = mapped_answer(10 * PORTION_BYTES + 5)
-    wire.write_seconds = 1.0  # one portion uses the time of the turn
+    wire.write_seconds = 1.0  # writing one portion takes the entire turn of the loop
     wire.connection.respond([b"head", memoryview(mapped)])
     wire.connection.respond([b"next"])
     portions = [len(wire.transport.written)]

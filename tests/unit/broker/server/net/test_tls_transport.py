@@ -209,7 +209,7 @@ async def test_little_stays_in_openssl_when_the_memory_budget_is_full(tmp_path: 
 
 
 async def test_openssl_gets_little_at_a_time(tmp_path: Path) -> None:
-    """OpenSSL's buffers never shrink, and no memory budget counts them."""
+    """The buffers of OpenSSL never shrink, and no memory budget counts these buffers."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     incoming, outgoing = wire.watch()

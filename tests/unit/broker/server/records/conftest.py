@@ -11,8 +11,8 @@ from tests.support.served import LEADER, Served
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """Two partitions with one replica each, which this broker leads in epoch 0. Some test modules define another
-    fixture with this name.
+    """Two partitions with one replica each, which this broker leads in epoch 0. Some test modules override this fixture
+    with another one of the same name.
     """
     made = Served(tmp_path, partitions=2)
     for partition in made.partitions:

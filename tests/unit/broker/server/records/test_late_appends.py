@@ -1,5 +1,5 @@
-"""Batches whose records must be examined first are appended later. They keep the order of their request, and are not
-appended if the client has disconnected.
+"""Batches whose records must be examined first are appended later. These batches keep the order of their request, and
+are not appended if the client has disconnected.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ async def test_a_broker_that_is_not_controller_refuses_reassignments(is_deposed)
     if is_deposed:
         scene.cluster.sessions[1].expire()
         await scene.cluster.control(2)
-        scene.cluster.shared._sessions[1] = scene.cluster.sessions[1]  # a zombie whose writes still reach the tree
+        scene.cluster.shared._sessions[1] = scene.cluster.sessions[1]  # a former controller that can still write
     else:
 
         def term():

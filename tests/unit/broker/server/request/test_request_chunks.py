@@ -36,7 +36,7 @@ def test_a_long_topic_is_divided() -> None:
 
 
 def test_topics_without_partitions_count_and_none_is_lost() -> None:
-    """If topics without partitions did not count, any number of them would be one chunk."""
+    """Topics without partitions must count, too, because otherwise one chunk could contain any number of them."""
     assert sizes() == []
     assert [len(part) for part in sizes(*[Topic(f"{n}") for n in range(N + 1)])] == [N, 1]
 

@@ -134,7 +134,7 @@ async def test_a_resource_that_is_named_twice_is_described_once() -> None:
     [
         (TOPIC, "unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (BROKER, "2", ErrorCode.INVALID_REQUEST),  # the request must be sent to that broker itself
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),  # refused: a request about broker 2 must be sent to broker 2
         (77, "x", ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ErrorCode.NONE),
         (BROKER, "", ErrorCode.NONE),

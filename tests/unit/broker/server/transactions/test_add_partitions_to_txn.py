@@ -23,7 +23,9 @@ from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 
 
 async def codes(image: ClusterImage, *indexes: int) -> list[int]:
-    """Return the error codes for a client of transactions V1 whose coordinator accepts everything."""
+    """Send AddPartitionsToTxn as a client with transactions V1, to a coordinator that accepts everything; return the
+    error codes.
+    """
     services: Any = SimpleNamespace(
         authorizer=None,
         image=image,

@@ -1,4 +1,4 @@
-"""A commit belongs to the group generation in which it was requested, however late it is sent (S88)."""
+"""A commit is sent with the group generation in which it was requested, even if it is sent much later (S88)."""
 
 from __future__ import annotations
 

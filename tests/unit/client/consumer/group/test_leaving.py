@@ -1,4 +1,4 @@
-"""A member that leaves, whatever it is doing, neither joins nor reads afterwards."""
+"""A member that leaves its group in the middle of any operation neither rejoins nor reads records afterwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_close_that_is_cancelled_still_closes(
 async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], where: str
 ) -> None:
-    """The member has left the group, and reading on would duplicate the reads of other members."""
+    """The member has left the group, so it must stop reading, because other members now read the same partitions."""
     for _ in range(5):
         fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
     listener = Listener()

@@ -65,7 +65,7 @@ def test_c1_a_member_that_missed_the_answer_with_the_new_epoch_is_let_in(driver:
     driver.advance(2)
     driver.joined()
     before = first.beat().response
-    first.beat()  # the member revokes its partitions, so the epoch is 3 now
+    first.beat()  # the first member has revoked its partitions, so its epoch is 3 now
     first.epoch = before.member_epoch
     assert first.beat().code is ErrorCode.NONE
     assert first.epoch == 3

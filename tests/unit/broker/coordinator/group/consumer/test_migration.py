@@ -76,7 +76,7 @@ class ClassicClient:
         return self.driver.heartbeat(self.member_id, self.generation, self.instance_id)
 
     def follow(self) -> None:
-        """Send a heartbeat, and rejoin and sync if the response requires it, in a group of the consumer protocol."""
+        """Send a heartbeat to a group that uses the consumer protocol; rejoin and sync if the response requires it."""
         if self.heartbeat() is not ErrorCode.NONE:
             assert self.join().code is ErrorCode.NONE
             self.read(self.sync())
@@ -321,7 +321,9 @@ def test_classic_members_are_refused_where_protocols_may_not_mix() -> None:
 
 
 def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(driver: ConsumerDriver) -> None:
-    """The last member of the consumer protocol is replaced. No assignment changes, so no member has to rejoin."""
+    """The last member of the consumer protocol is replaced. The replacement changes no assignment, so no member has to
+    rejoin.
+    """
     new = driver.joined(instance_id="i1")
     driver.advance(2)
     new.leave(-2)

@@ -1,4 +1,4 @@
-"""Jobs compute the assignments of large groups; a result is applied whatever happened to the group meanwhile."""
+"""Jobs compute the assignments of large groups; a result is applied even if the group has changed since then."""
 
 from __future__ import annotations
 

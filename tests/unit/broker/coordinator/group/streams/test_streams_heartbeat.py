@@ -480,7 +480,7 @@ def test_endpoints_of_all_members(driver: StreamsDriver) -> None:
 
 
 def test_partitions_of_endpoints_are_those_that_topics_have(driver: StreamsDriver) -> None:
-    """KAFKA-20885: a subtopology has more tasks than its smaller topic has partitions."""
+    """The subtopology has more tasks than the smaller of its two topics has partitions (KAFKA-20885)."""
     driver.overrides["g"] = {"streams.num.standby.replicas": "1"}
     both = topology(subtopology("0", "t", "u", changelogs=[internal("c")]))
     first = driver.streams_joined(topology=both, endpoint=("a", 1))

@@ -46,6 +46,6 @@ if __name__ == "__main__":
     role, descriptor, *arguments = sys.argv[1:]
     end = socket.socket(fileno=int(descriptor))
     if role == "worker":
-        uvloop.run(_worker(end, *arguments))  # as in the product: a worker is a broker
+        uvloop.run(_worker(end, *arguments))  # uvloop, because a real worker is a broker
     else:
         asyncio.run(_supervisor(end, *arguments))

@@ -86,7 +86,7 @@ async def is_gone(store: MetadataStore, path: str) -> None:
 
 
 async def test_the_nodes_of_a_killed_worker_go_at_once(tmp_path: Path) -> None:
-    server = StoreServer(EmbeddedStore.open(tmp_path / "metadata.db"), 3600.0)  # no session ends by silence
+    server = StoreServer(EmbeddedStore.open(tmp_path / "metadata.db"), 3600.0)  # no session times out
     ours = await opened(server)
     with process("worker", await server.connect(), "/there") as worker:
         await has_czxid_above(ours, "/there", 0)
@@ -229,7 +229,7 @@ async def test_a_write_that_zookeeper_would_not_take_is_refused(server: StoreSer
     store = await opened(server)
     with pytest.raises(RequestTooLarge):
         await store.create("/a", bytes(MAX_REQUEST_BYTES))
-    worst = b"\x01" * (MAX_REQUEST_BYTES - 1000)  # each byte becomes six characters of a message
+    worst = b"\x01" * (MAX_REQUEST_BYTES - 1000)  # as JSON text, each byte takes six characters of a message
     await store.create("/a", worst)
     assert (await store.get("/a"))[0] == worst
 

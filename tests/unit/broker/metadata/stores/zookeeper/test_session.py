@@ -50,8 +50,8 @@ class Listener:
 
 
 async def test_the_table_of_watches_is_looked_up_by_path_and_dropped_by_these_names():
-    """Events of recursive watches name paths that were not watched themselves, so oncelog's table of watches returns
-    the same callback for every path.
+    """An event of a recursive watch names a path that was not watched itself. oncelog's table of watches therefore
+    returns the same callback for every path.
     """
     listener = Listener()
     session = ZooKeeperSession("127.0.0.1:1", 1.0, listener, SystemClock())

@@ -74,8 +74,8 @@ async def until_answered(ask):
 
 @pytest.fixture(params=["plain", "tls"])
 def zookeeper_proxy(request, zookeeper, tmp_path):
-    """The proxy in front of ZooKeeper, without and with TLS: sessions, leases and lost responses must behave the same
-    in both cases.
+    """The proxy in front of ZooKeeper; each test runs without TLS and with TLS, and must see the same sessions, leases
+    and lost responses.
     """
     if request.param == "plain":
         with CuttingProxy(zookeeper) as proxy:
@@ -231,7 +231,7 @@ async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zook
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
-    """Kazoo alone would trust its connection for as long as requests are sent."""
+    """While requests are sent, kazoo itself never detects that its connection is dead."""
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
@@ -358,7 +358,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert (await flat.get("/clusters/one/a"))[0] == b"x"
     told = []
     deep.watch("/", told.append)
-    await deep.sync()  # the server has registered the watch
+    await deep.sync()  # now the server has registered the watch
     await flat.set("/clusters/one/a", b"y")
     await deep.sync()
     assert told == ["/a"]
@@ -401,8 +401,8 @@ def test_the_connect_string_is_parsed():
 
 
 async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
-    """ZooKeeper servers before 3.6 do not know the request AddWatch. The broker must not continue with data that it has
-    read only once.
+    """ZooKeeper servers before 3.6 do not know the request AddWatch. Without that request a broker would never learn of
+    changes, so it must not continue with the data of its first read.
     """
     store = await open_zookeeper(timeout=SHORT)
     heard = Heard(store)
