@@ -100,4 +100,4 @@ class Mappings:
 
 
 MAPPINGS: Final = Mappings()
-"""The mappings of this process."""
+"""The memory mappings of files in this process."""

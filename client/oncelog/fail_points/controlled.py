@@ -52,8 +52,8 @@ class ControlledFaults:
         self._last_number = 0
         self._cleared = 0
         self._waiting: dict[Callable[[], object], Fault | None] = {}
-        """Callback -> the fault whose removal calls it; the callbacks end delays that delay only a response or a
-        coroutine. None means that the callback is called when all faults are removed.
+        """Callback -> the fault whose removal calls it; each callback ends a delay of a response or of a coroutine
+        (other delays block a thread). None means that the callback is called when all faults are removed.
         """
 
     def add(

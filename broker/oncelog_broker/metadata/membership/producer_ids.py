@@ -164,7 +164,8 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Discard this broker's block if another broker has moved the last block far above it. The other broker did
+        """Discard this broker's block of producer ids if another broker has allocated blocks far above it. The other
+        broker did
         this because its logs contain higher ids, and its logs may also contain ids of this block. If the store cannot
         be reached, this broker keeps
         the block.

@@ -169,7 +169,7 @@ def deleting(side: Side) -> None:
 
 @scenario
 def last_offset_deleted(side: Side) -> None:
-    """Delete the last offset of a group, with OffsetDelete and together with its topic."""
+    """Delete the last offset of a group: of one group with OffsetDelete, and of another group by deleting the topic."""
     create(side, "a")
     create(side, "gone")
     coordinator(side, "g", GROUP)
