@@ -79,7 +79,7 @@ class Shared:
             while await lag(world) != 0:
                 await accept_some(world, self._notes, consumer, None)
 
-    def _violations(self, found: Content, *, may_pass_over: bool) -> Iterator[str]:
+    def _violations(self, found: Content, *, may_pass_over: bool = False) -> Iterator[str]:
         for place, records in found.items():
             for offset, _, value in records:
                 if not may_pass_over and (place, value) not in self._notes.acceptances:
