@@ -164,7 +164,7 @@ def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
     from oncelog_broker.runtime.disk import RealDisk
     from oncelog_broker.workers.worker_directories import (
         DirectoriesRefused,
-        has_workers,
+        is_divided,
         refuse_single_broker,
     )
     from oncelog_broker.workers.worker_settings import worker_count
@@ -176,7 +176,7 @@ def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
         count = worker_count(text, usable_cores())
         if count > 1 and not hasattr(os, "pidfd_open"):
             raise Failure("cannot start: --workers needs Linux")
-        return None if count == 1 and not has_workers(RealDisk(), config.log_dirs) else count
+        return None if count == 1 and not is_divided(RealDisk(), config.log_dirs) else count
     except (DirectoriesRefused, ValueError, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 

@@ -43,15 +43,26 @@ def worker_directory(directory: str, number: int) -> str:
 
 
 def has_workers(disk: Disk, directories: Sequence[str]) -> bool:
-    """Whether any of the data directories is divided among workers."""
+    """Whether any of the data directories is recorded as divided among workers."""
     return any(disk.exists(os.path.join(each, WORKERS_FILE)) for each in directories)
+
+
+def is_divided(disk: Disk, directories: Sequence[str]) -> bool:
+    """Whether any of the data directories is divided among workers. A restored backup may lack the record of the
+    division, so the data of a worker counts as well.
+    """
+    return has_workers(disk, directories) or any(
+        disk.exists(os.path.join(worker_directory(each, number), META_PROPERTIES_FILE))
+        for each in directories
+        for number in _found(disk, [each])
+    )
 
 
 def refuse_single_broker(disk: Disk, directories: Sequence[str]) -> None:
     """Refuse to start a single broker with data directories that are divided among workers. Raises DirectoriesRefused,
     OSError.
     """
-    if has_workers(disk, directories):
+    if is_divided(disk, directories):
         count = max(_found(disk, directories), default=1)
         raise DirectoriesRefused(
             f"{', '.join(directories)} has the data of {count} worker{'s' * (count > 1)}: start it with "

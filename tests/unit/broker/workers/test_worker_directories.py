@@ -12,6 +12,7 @@ from oncelog_broker.workers.worker_directories import (
     DirectoriesRefused,
     WorkerDirectories,
     has_workers,
+    is_divided,
     refuse_single_broker,
 )
 
@@ -150,6 +151,16 @@ def test_a_single_broker_learns_how_to_start_the_workers(tmp_path: Path) -> None
     written(data, {"worker3/meta.properties": "m"})
     with pytest.raises(DirectoriesRefused, match="has the data of 3 workers: start it with --workers 3"):
         refuse_single_broker(RealDisk(), [str(data)])
+
+
+def test_a_directory_restored_without_the_record_of_its_division_is_refused_to_a_single_broker(tmp_path: Path) -> None:
+    data = written(tmp_path / "data", {"worker1/meta.properties": "m", "worker2/meta.properties": "m"})
+    assert not has_workers(RealDisk(), [str(data)])
+    assert is_divided(RealDisk(), [str(data)])
+    with pytest.raises(DirectoriesRefused, match="has the data of 2 workers: start it with --workers 2"):
+        refuse_single_broker(RealDisk(), [str(data)])
+    divide(RealDisk(), [data], 2)
+    assert has_workers(RealDisk(), [str(data)])
 
 
 def test_one_supervisor_at_a_time(tmp_path: Path) -> None:
