@@ -45,7 +45,8 @@ class Said(NamedTuple):
     awaited: int
     """Number of requests that are queued, or have no response yet."""
     connected: int
-    """Number of broker handles with a connection."""
+    """Number of librdkafka's broker handles (one for each broker that the client knows) that have an open connection.
+    """
     connecting: int
     """Number of broker handles that are connecting."""
     attempts: dict[str, int]

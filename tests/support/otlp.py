@@ -47,12 +47,12 @@ def point(value: float, **attributes: str | bool | int | float) -> bytes:
 
 
 def gauge_of(name: str, *points: bytes) -> bytes:
-    """A Metric with a gauge."""
+    """Return an OTLP metric of type gauge with these data points."""
     return field(1, name) + field(5, b"".join(field(1, each) for each in points))
 
 
 def sum_of(name: str, *points: bytes, is_delta: bool = True, is_monotonic: bool = True) -> bytes:
-    """A Metric with a sum."""
+    """Return an OTLP metric of type sum with these data points."""
     data = b"".join(field(1, each) for each in points)
     data += number_field(2, 1 if is_delta else 2) + number_field(3, is_monotonic)
     return field(1, name) + field(7, data)

@@ -29,7 +29,8 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch. The shown values of one batch; `lag` is the number of offsets between the end of the batch and the end
+    """The values that the progress display shows for one batch; `lag` is the number of offsets between the end of the
+    batch and the end
     of the log, None if the source does not report it.
     """
 
