@@ -200,9 +200,9 @@ class _Placing:
         """Change preferred leaders until the numbers of partitions that two brokers lead differ by at most one, as far
         as the replicas allow.
 
-        Each round finds the shortest chain of changes from a broker that leads many partitions to a broker that leads
-        few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of a
-        partition that c also holds.
+        Each iteration finds the shortest chain of changes from a broker that leads many partitions to a broker that
+        leads few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of
+        a partition that c also holds.
         """
         offers = _Offers(self.placed)
         while (chain := self._chain(offers)) is not None:

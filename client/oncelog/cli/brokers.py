@@ -229,7 +229,7 @@ def _moved_bytes(state: ClusterState, target: Assignment) -> int:
 
 
 def _check_room(state: ClusterState, target: Assignment) -> None:
-    """Raises Failure if a broker would receive more bytes than it has free."""
+    """Raise Failure if a broker would receive more bytes than it has free."""
     for node, size in _incoming(state, target).items():
         free = state.free_bytes(node)
         if free is not None and size > free:

@@ -45,7 +45,7 @@ class Step:
         return inspect.iscoroutinefunction(self.function)
 
     def check(self, action: Action) -> None:
-        """Raises InvalidFailPoints for an action that the step does not support."""
+        """Raise InvalidFailPoints for an action that the step does not support."""
         can_come_later = self.is_coroutine or self.dropped is not None
         if (action.kind is Kind.DROP and self.dropped is None) or (action.kind is Kind.REORDER and not can_come_later):
             raise InvalidFailPoints(f"{self.function.__qualname__} cannot {action.kind}: its result is needed")

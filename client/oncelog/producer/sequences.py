@@ -109,7 +109,7 @@ class PartitionSequences:
         self.unacknowledged.append(batch)
 
     def check_tracked(self, batch: ProducerBatch) -> None:
-        """Raises RuntimeError for a batch that must not be queued again (S23)."""
+        """Raise RuntimeError for a batch that must not be queued again (S23)."""
         if not batch.is_stamped or batch not in self.unacknowledged:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: only stamped batches in flight are sent again (S23)")
 

@@ -65,7 +65,7 @@ class ShareConsumer(Lifecycle):
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ShareConsumerOptions]) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self.config = load(ShareConsumerConfig, bootstrap_servers, options)
         self.member_id = uuid_to_string(uuid.uuid4().bytes)
         self._is_explicit = self.config.share_acknowledgement_mode == "explicit"

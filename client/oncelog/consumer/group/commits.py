@@ -362,12 +362,11 @@ def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition
 
 
 class AutoCommit:
-    """Automatic commits: commits the records that poll has returned, every auto.commit.interval.ms, at the start of the
-    next poll.
+    """Commits offsets automatically: when auto.commit.interval.ms has passed, the next poll commits the records that
+    earlier polls have returned.
 
     `consumed` returns the positions after all returned records; `attend` makes the next `poll` handle membership and
-    commits. Offsets that are already committed, also by the
-    application, are not committed again before the position moves.
+    commits. A position that is already committed, perhaps by the application, is not committed again.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class GroupCoordinator:
         self._missing_timer: asyncio.TimerHandle | None = None
         metadata.in_use.append(lambda: self._interest.names.union(self._joining.watched or ()))
 
-    # --- subscriptions and assignments
+    # The next methods are called when the application subscribes or assigns, and when the metadata change.
 
     @property
     def is_subscribed(self) -> bool:
