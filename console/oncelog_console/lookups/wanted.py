@@ -46,7 +46,7 @@ class Wanted:
         return self.value if self.value.startswith(BEGINNINGS) else None
 
     def takes(self, record: RecordView) -> bool:
-        """Return whether the record matches in everything but the expression."""
+        """Return whether the record meets all conditions; the expression is not evaluated here."""
         if self.committed_only and not record.fate.is_readable:
             return False
         if self.until_ms is not None and record.timestamp_ms > self.until_ms:

@@ -13,11 +13,11 @@ LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WrittenWith:
-    """How values were encoded.
+    """Describes how values were encoded; there are three cases.
 
-    With `text`, `type` and `referred` (text and type by name): with a schema of a registry, whose id precedes each
-    value. With `file` and `message`: with a schema in a file, see `serialization.schema_files`. Without any field: as
-    MessagePack.
+    If `text`, `type` and `referred` (text and type by name) are set, they are a schema of a registry, and the schema's
+    id precedes each value. If `file` and `message` are set, they name a schema in a file (see
+    `serialization.schema_files`). If no field is set, the values are MessagePack.
     """
 
     text: str | None = None
@@ -67,14 +67,14 @@ def packed(message: Task | Result) -> bytes:
 
 
 def task_of(body: bytes) -> Task:
-    """Raises ValueError or TypeError for anything but a task."""
+    """Parse a task. Raises ValueError or TypeError for anything else."""
     fields = _fields(body)
     schemas = [WrittenWith(**each) for each in fields["schemas"]]
     return Task(**{**fields, "schemas": schemas})
 
 
 def result_of(body: bytes) -> Result:
-    """Raises ValueError or TypeError for anything but a result."""
+    """Parse a result. Raises ValueError or TypeError for anything else."""
     return Result(**_fields(body))
 
 
