@@ -84,7 +84,9 @@ def connections(count: int, rounds: int) -> Load:
 
 
 def transactions(version: int, partitions: int, count: int) -> Load:
-    """Return a load of transactions with one record for each of some partitions, over one connection."""
+    """Return a load of `count` transactions over one connection; each transaction writes one record to each of
+    `partitions` partitions.
+    """
 
     def run(build: Build) -> cost.Cost:
         name = f"compared-{version}-{partitions}"

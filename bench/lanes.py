@@ -143,7 +143,9 @@ def _port(side: Side) -> int:
 
 
 def transactions(partitions: int, count: int) -> Load:
-    """Return a load of V1 transactions with one record for each of some partitions, over one connection."""
+    """Return a load of `count` transactions V1 over one connection; each transaction writes one record to each of
+    `partitions` partitions.
+    """
 
     def run(side: Side) -> cost.Cost:
         producer = RawProducer(side.client, WIDE, range(partitions), ONE_RECORD, 1, f"lanes-{partitions}")

@@ -77,8 +77,8 @@ def stalls(count: int) -> Stalls:
 
 
 def reopening(directory: str, count: int) -> tuple[float, float]:
-    """Return the seconds to open a log with `count` producers that have two batches each: (after a crash, after a clean
-    shutdown).
+    """Return two times in seconds for opening a log in which `count` producers have two batches each: the time after a
+    crash, and the time after a clean shutdown.
     """
     path = os.path.join(directory, "many-0")
 

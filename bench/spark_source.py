@@ -132,7 +132,9 @@ def _short_stream(session: Session, name: str, options: Mapping[str, str]) -> Ca
 
 
 def _worker(address: str, topic: str) -> float:
-    """Measure the Python part of a task without Spark, from the broker to Arrow batches. The best of three rounds."""
+    """Measure the Python part of a task without Spark, from the broker to Arrow batches. Returns the rows per CPU
+    second of the best round.
+    """
     from oncelog_pipeline.spark.data_source import OncelogDataSource
 
     reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]

@@ -182,7 +182,7 @@ def _librdkafka_send(producer: Any, topic: str, value: bytes) -> None:
     while True:
         try:
             return producer.produce(topic, value)
-        except BufferError:  # librdkafka's queue is full
+        except BufferError:  # librdkafka's queue is full: let it send, then try again
             producer.poll(0.01)
 
 

@@ -52,8 +52,8 @@ class Engine:
     is_podman: bool = False
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Standard output. Run a command of the engine, and return its output. Raises CalledProcessError, with standard
-        error in its notes.
+        """Run a command of the engine, and return its standard output. Raises CalledProcessError, with standard error
+        in its notes.
         """
         done = subprocess.run(
             command,
@@ -70,7 +70,7 @@ class Engine:
         return done.stdout if done.returncode == 0 else ""
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
-        """`docker ARGUMENTS`."""
+        """Run `docker ARGUMENTS`, and return its standard output."""
         return self.run(*self.cli, *arguments, check=check)
 
 

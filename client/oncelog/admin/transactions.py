@@ -510,7 +510,7 @@ class TransactionAdmin:
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=max(0, coordinator_epoch),  # 0, the smallest epoch that a coordinator can have
+            coordinator_epoch=max(0, coordinator_epoch),  # at least 0, the smallest epoch of a coordinator
         )
         response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
         written = the_one(the_one(response.markers, partition).topics, partition)

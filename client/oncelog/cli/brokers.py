@@ -272,7 +272,7 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
         if throttle:
             await set_throttle(admin, _throttled(state, moves), throttle)
         elif left := await throttled_topics(admin, state.topics):
-            await clear_throttle(admin, left)  # the moves that an earlier, interrupted command has started
+            await clear_throttle(admin, left)  # remove the throttle of an earlier command that was interrupted
         if moves:
             await admin.alter_partition_reassignments(moves)
         under_way = {each: move.target for each, move in state.moving.items()} | moves

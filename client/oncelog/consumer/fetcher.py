@@ -383,7 +383,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # look-ups of start offsets may be due now
+        self._wake()  # a waiting poll then also repeats the look-ups of start offsets that are due
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """Handle a failed request: retry after the backoff, or set an error for the application."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 
 class InvalidFailPoints(ValueError):
-    """The specification is invalid, or a step does not support it."""
+    """The specification is invalid, or names an action that the step does not support."""
 
 
 class Kind(StrEnum):

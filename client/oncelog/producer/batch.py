@@ -152,7 +152,9 @@ class ProducerBatch:
 
     @property
     def number(self) -> int:
-        """Batch number, which increases in order of creation; a piece has the number of its original batch."""
+        """The number of the batch. Later batches have higher numbers; a piece of a split batch has the number of the
+        original batch.
+        """
         return self.order[0]
 
     @property

@@ -20,7 +20,8 @@ class WantedHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The condition on records. A field that is None, or a `value` that is empty, does not restrict the records.
+    """The condition that a record must meet to be shown. A field that is None, or a `value` that is empty, does not
+    restrict the records.
 
     `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
     begins like one, otherwise a text that the value must contain. `read_as`: the encoding with which values are
