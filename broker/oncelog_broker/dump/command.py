@@ -107,7 +107,9 @@ def _split(names: str | None) -> tuple[Path, ...]:
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
-    """Print one file. Returns True if the file has no fault. Raises OSError if the file cannot be read or printed."""
+    """Print one file. Dump one file; returns True if the file has no fault. Raises OSError if the file cannot be read
+    or printed.
+    """
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 

@@ -77,7 +77,7 @@ class Decoder(Enum):
 
     @property
     def kinds(self) -> Mapping[int, tuple[type, type]]:
-        """The version in a record's key -> the message classes of key and value."""
+        """Maps the version in a record's key to the message classes of key and value."""
         return KINDS[self]
 
 
@@ -89,15 +89,15 @@ KINDS: Final[Mapping[Decoder, Mapping[int, tuple[type, type]]]] = {
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file; the name of the file's directory determines the topic. None if the topic is not
-    internal.
+    """The decoder for a log file; the name of the file's directory determines the topic. Returns None if the topic
+    is not internal.
     """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 
 
 def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
-    """The values of the printed fields `key:` and `payload:`. Raises MalformedMessage."""
+    """Return the values of the printed fields `key:` and `payload:`. Raises MalformedMessage."""
     if record.key is None:
         raise MalformedMessage("the record has no key")
     kind = read_version(record.key)
@@ -143,7 +143,7 @@ def _camel_case(name: str) -> str:
 
 
 def _consumer_protocol_json(cls: type, raw: bytes) -> Any:
-    """The consumer protocol message of a member as JSON; the raw bytes as base64 if they cannot be decoded."""
+    """Return the consumer protocol message of a member as JSON; bytes that cannot be decoded are returned as base64."""
     try:
         version = min(read_version(raw), schema_of(cls).versions.high)
         return message_json(decode_consumer_protocol(cls, raw), version)
