@@ -2,9 +2,9 @@
 
     python deploy/grafana_panels.py dashboard.json http://127.0.0.1:9404/metrics [--source "where it is from"]
 
-The command above prints a table of the panels. A query can be filled if each of its metrics is exported with the labels
-that the query selects and, if the query selects one value of a label, with that value. Labels that Prometheus adds when
-it scrapes are ignored.
+The command above prints a table of the panels. A query can be filled if the broker exports each of its metrics with the
+labels that the query selects. If the query selects one value of a label, a sample must have that value. Labels that
+Prometheus adds when it scrapes are ignored.
 """
 
 from __future__ import annotations

@@ -363,8 +363,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each partition that has one, which lies after all returned records, and after the
-        markers and aborted records that follow them. `commit` stores these positions; pass them to
+        """Return the position of each partition that has a position. A position lies after all returned records, and
+        after the markers and aborted records that follow these records. `commit` stores these positions; pass them to
         `Producer.send_offsets`.
         """
         return self._positions.consumed()

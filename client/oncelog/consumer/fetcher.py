@@ -113,9 +113,9 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard the buffered data of a partition, because a batch is unreadable. As after every error that poll
-        raises, later polls fetch the data again after a
-        backoff, because only the transmitted copy of the data may be damaged.
+        """Discard the buffered data of a partition, because a batch is unreadable. Later polls fetch the data again
+        after a backoff, as they do after every error that poll raises. The new data may be readable, because perhaps
+        only the transmitted copy was damaged.
         """
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)

@@ -66,8 +66,8 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Ready:
-    """The batches that can be sent now, by node, and the loop time at which to check again; None means that no timer is
-    needed, because the next event triggers the check.
+    """The batches that can be sent now, by node, and the time (loop time) of the next check. A time of None means that
+    no timer is needed, because an event will trigger the check.
     """
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)

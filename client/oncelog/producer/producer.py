@@ -237,7 +237,7 @@ class Producer(Lifecycle, Generic[K, V]):
         its first record. This producer can only complete, commit or abort the prepared transaction. Returns None if no
         record was sent; the transaction is then over.
 
-        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
+        Raises AbortableError if the transaction has failed and can only be aborted; FatalError;
         InvalidTransactionState. After RequestTimedOut (max.block.ms), another call continues to wait.
         """
         return await self._need_transactions().prepare()
@@ -256,7 +256,7 @@ class Producer(Lifecycle, Generic[K, V]):
     async def commit_transaction(self) -> None:
         """Send the queued records, and commit the entire transaction (S38).
 
-        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
+        Raises AbortableError if the transaction has failed and can only be aborted; FatalError;
         InvalidTransactionState. After EndNotKnown (max.block.ms), another call continues to wait.
         """
         await self._need_transactions().commit()

@@ -32,8 +32,9 @@ class Task:
     """Values to decode and to search.
 
     `written_with`: for each value an index into `schemas`; None for a value that is JSON, text or unknown bytes.
-    `expression`: see expression.py; None means no expression. `characters`: the number of characters of a decoded value
-    that are returned as JSON, which `indents` divides into lines; values without a schema are not returned.
+    `expression`: see expression.py; None means no expression. `characters`: the number of characters of each decoded
+    value to return as JSON; `indents`: whether this JSON is divided into lines. Values without a schema are not
+    returned.
     """
 
     values: Sequence[bytes | None]
