@@ -3,8 +3,7 @@ KIP-290).
 
 An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The values of the enums
 are the numbers that the protocol uses. The camel-case names are the names in Kafka's tools and ZooKeeper nodes
-(`TransactionalId`,
-`IdempotentWrite`).
+(`TransactionalId`, `IdempotentWrite`).
 """
 
 from __future__ import annotations

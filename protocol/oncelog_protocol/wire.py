@@ -251,8 +251,7 @@ def checked_uuid(value: bytes) -> bytes:
 
 class Sized(WireType):
     """A type that is encoded as a length, followed by that number of bytes: strings, bytes, records. `reader` and
-    `writer` are functions of wire_readers
-    and wire_writers.
+    `writer` are functions of wire_readers and wire_writers.
     """
 
     def __init__(self, reader: Any, writer: Any, min_size: int, null: bytes = b"") -> None:

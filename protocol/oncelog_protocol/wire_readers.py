@@ -199,8 +199,7 @@ def too_many_tags(count: int) -> MalformedMessage:
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
     """Read the head of a tagged field: return its tag, the position of its content, and the position at which the
-    content must end. Each tag is greater than the
-    `previous` tag (KIP-482).
+    content must end. Each tag is greater than the `previous` tag (KIP-482).
     """
     tag, position = read_uvarint(buffer, position)
     if tag <= previous:

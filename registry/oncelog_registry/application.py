@@ -101,7 +101,7 @@ async def _no_method(_request: Request, _error: Exception) -> Response:
 
 
 class Calls:
-    """One method for each call of the interface: it returns the response as JSON. RegistryError."""
+    """One method for each call of the interface: it returns the response as JSON. Raises RegistryError."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -55,7 +55,7 @@ class Registry:
         """
 
     async def start(self) -> None:
-        """Raises KafkaError, UnusableTopic or RegistryError."""
+        """Read the topic, so that calls can be served. Raises KafkaError, UnusableTopic or RegistryError."""
         await self._journal.start()
 
     async def close(self) -> None:
@@ -188,7 +188,7 @@ class Registry:
         return []
 
     async def _parse(self, schema: Schema, state: State) -> Any:
-        """Raises RegistryError 42201 for an invalid schema."""
+        """Return the parsed schema, from the cache if possible. Raises RegistryError 42201 for an invalid schema."""
         referred = self._referred(schema, state)
         key = (fingerprint(schema), *(each.fingerprint for each in referred.values()))
         if key in self._parsed:
@@ -202,8 +202,9 @@ class Registry:
         return parsed
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Raises RegistryError 42201 with the reason why a schema is refused; 50002 if the work takes longer than
-        CHECK_SECONDS."""
+        """Run `work` (parsing or comparing) in a thread. Raises RegistryError 42201 with the reason why a schema is
+        refused; 50002 if the work takes longer than CHECK_SECONDS.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         try:
             return await asyncio.wait_for(asyncio.shield(running), CHECK_SECONDS)

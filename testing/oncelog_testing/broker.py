@@ -227,7 +227,7 @@ class Broker:
     # --- the broker's process
 
     def start(self) -> Self:
-        """Raises BrokerStartError. Start the broker; does nothing if it runs."""
+        """Start the broker; does nothing if it runs. Raises BrokerStartError."""
         self._see_whether_it_crashes()
         if not self.is_running:
             self.launch()
@@ -268,7 +268,7 @@ class Broker:
             )
 
     def wait_ready(self) -> None:
-        """Raises BrokerStartError."""
+        """Wait until the started process serves. Raises BrokerStartError."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             assert self._process is not None
             lines = first_lines(self._process, 2, START_SECONDS)

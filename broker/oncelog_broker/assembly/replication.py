@@ -175,7 +175,7 @@ async def _producer_ids(
 
 
 async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
-    """Note which logs are missing, and set aside the stray logs, which no partition of this broker needs."""
+    """Note which logs are missing, and set aside (rename) the stray logs, which no partition of this broker needs."""
     node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
     expected = {
         (topic.name, index): len(state.replicas) > 1

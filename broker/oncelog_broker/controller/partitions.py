@@ -29,8 +29,8 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and the brokers that shall have its replicas. None instead of brokers cancels the partition's
-reassignment.
+"""A partition, and the brokers that shall have its replicas. If the brokers are None, the partition's reassignment is
+cancelled.
 """
 
 Altered = KnownState | KafkaError

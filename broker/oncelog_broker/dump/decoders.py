@@ -64,8 +64,8 @@ class Decoder(Enum):
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file; the name of the file's directory determines the topic. Returns None if the topic is
-    not one of the two internal topics.
+    """Return the decoder for a log file; the name of the file's directory determines the topic. Returns None if the
+    topic is not one of the two internal topics.
     """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)

@@ -455,8 +455,9 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """The refusal of a start because data directories are lost. The digest depends only on ids of node, cluster and
-    directories, so the same loss has the same digest at each start."""
+    """Return the refusal of a start because data directories are lost. The digest depends only on ids of node, cluster
+    and directories, so the same loss has the same digest at each start.
+    """
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -492,7 +493,7 @@ def _notes(facts: StartFacts) -> list[DirectoryNote]:
 
 
 def _owners(facts: StartFacts) -> str:
-    """A text such as "/a and /b belong to broker 1 of cluster X"."""
+    """Return a text such as "/a and /b belong to broker 1 of cluster X"."""
     owned = [each for each in facts.directories if each.cluster_id is not None] or list(facts.directories)
     belong = "belongs" if len(owned) == 1 else "belong"
     return (

@@ -154,8 +154,8 @@ class Verdict:
     is_unsure: bool = False
     """Whether records that this broker acknowledged may be missing from its logs."""
     adopts_unknown: bool = False
-    """Whether topics that exist only as logs, and not in the store, are added to the store. If False, their logs are
-    set aside.
+    """Whether topics that exist only as logs, and not in the store, are added to the store. If False, the directories
+    of their logs are renamed as stray, and the records are kept.
     """
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     """The missing data directories by id. A missing log of a partition may have been in one of these directories."""

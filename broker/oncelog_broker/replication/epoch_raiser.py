@@ -98,8 +98,8 @@ class EpochRaiser:
         """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. A broker
         without other brokers calls this before it serves clients. `until_shown` (async function) waits until the
         replicas have applied all partition states that were written before the call. Partitions whose epoch cannot be
-        raised remain without a
-        leader; the background task that `start` runs continues to request higher epochs for them.
+        raised remain without a leader; the background task that `start` runs continues to request higher epochs for
+        them.
         """
         if self._replicas.lost_epochs:
             self.doubt_all()

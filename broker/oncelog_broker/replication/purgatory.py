@@ -9,9 +9,8 @@ Each completed answer causes work in the next iteration of the event loop (a rea
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
 A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
-follower's
-fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
-watermark.
+follower's fetch also completes soon after the high watermark has advanced, since the follower may become leader with
+that high watermark.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ class Purgatory:
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
         If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        smaller
-        than min.insync.replicas.
+        smaller than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]

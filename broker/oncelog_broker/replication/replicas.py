@@ -4,8 +4,7 @@ The cluster image decides: a partition assigned to this broker is opened (or cre
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
 the partition or the precise error. While a worker thread opens (`log_opener`) or truncates the partition's log,
 handlers get NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some
-of
-them are changed in later iterations of the event loop (`image_changes`).
+of them are changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class Replicas:
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs are opened from now on."""
+        """Register `on_opened`, which is called with the topics of all logs that are opened from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -306,9 +305,8 @@ class Replicas:
     def may_begin_again(self, name: str, index: int) -> Led | None:
         """Return the partition with its leader, if the offline log may be reopened in this leader epoch
         (`Replica.may_begin_again`); else None. The caller must first get the leader's confirmation that it still leads.
-        A log that was not
-        opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
-        end.
+        A log that was not opened since the broker started, or since the last failed attempt, may be reopened, because
+        no leader knows its end.
         """
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
@@ -590,7 +588,7 @@ class Replicas:
         for wanted, log in opened:
             self._changes.look_now(wanted.key)  # apply a queued change first: it may withdraw the assignment
             if not self._is_wanted(wanted):
-                continue  # stop here, because the partition is no longer assigned to this broker
+                continue  # skip it: the partition is no longer assigned to this broker
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])

@@ -69,8 +69,7 @@ ZSTD_WINDOW: Final = 8 * 1024 * 1024
 """Bytes of the window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
 ZSTD_MAX_FRAMES: Final = 64
 """Maximum number of frames whose windows are read; for data with more frames, a large window is assumed. Kafka's
-clients write
-one frame.
+clients write one frame.
 """
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4

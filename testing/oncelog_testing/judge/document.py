@@ -1,11 +1,9 @@
 """Converts a history from JSON, and a verdict to JSON. Pure.
 
-    {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}],
-     "sends": [{"producer": "billing", "topic": "invoices", "partition": 0, "value": "invoice 1",
-                "transaction": "1", "outcome": "acknowledged", "offset": 0}],
-     "topics": ["invoices"],
-     "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)", "group_id": "billing"},
-     "apart_from": ["TWICE"]}
+    {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}], "sends": [{"producer": "billing",
+    "topic": "invoices", "partition": 0, "value": "invoice 1", "transaction": "1", "outcome": "acknowledged", "offset":
+    0}], "topics": ["invoices"], "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)",
+    "group_id": "billing"}, "apart_from": ["TWICE"]}
 
 All fields are optional. The order of `sends` is the order in which each producer has sent them. `end` is committed,
 aborted or unknown; `outcome` is acknowledged, failed or unknown; the default of both fields is unknown. The value of a
