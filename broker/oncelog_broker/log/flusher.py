@@ -58,7 +58,7 @@ class LogFlusher:
         synced the directory, the first flush syncs the directory.
         """
 
-    # --- data that is not on the disk yet -------------------------------------------------------------------------
+    # --- properties that tell which data is not on the disk yet -------------------------------------------------------
 
     @property
     def unflushed_records(self) -> int:
@@ -87,12 +87,12 @@ class LogFlusher:
         after a power cut. Any thread may read this property.
         """
         state = self._state
-        first = self._local.first.base_offset  # read before a deletion of segments moves the log start
+        first = self._local.first.base_offset  # read it first: another thread may delete segments
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
 
-    # --- replacing the log by a copy ---------------------------------------------------------------------------------
+    # --- methods for replacing the log by a copy ----------------------------------------------------------------------
 
     @property
     def guard(self) -> Lock:
@@ -106,7 +106,7 @@ class LogFlusher:
         """
         self._flushes.is_moved = True
 
-    # --- flushing --------------------------------------------------------------------------------------------------
+    # --- methods that flush the log or sync its records ---------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
         """Sync the indexes and all records below `up_to` (None: all records), then move the recovery point to `up_to`.
@@ -183,9 +183,8 @@ class LogFlusher:
 
     def prepare_sync(self) -> PendingFlush | None:
         """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
-        truncated. As for `prepare_flush`, another thread may then call `PendingFlush.sync`; afterwards the log's own
-        thread must call `finish_sync` or `flush_failed`.
-        Raises KAFKA_STORAGE_ERROR.
+        truncated. Another thread may then call `PendingFlush.sync`; afterwards the log's own thread must call
+        `finish_sync` or `flush_failed`. Raises KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
         state.check_online()

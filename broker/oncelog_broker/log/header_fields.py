@@ -2,7 +2,7 @@
 tuple.
 
 The type is a plain tuple because a header is created for every batch that is produced, fetched by a follower or
-replayed: an object with named fields would cost more than all accesses to its fields.
+replayed: creating an object with named fields would cost more than all accesses to the fields.
 """
 
 from __future__ import annotations

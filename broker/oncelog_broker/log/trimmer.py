@@ -44,7 +44,7 @@ class LogTrimmer:
         loses all its records. The callback may raise OSError.
         """
 
-    # --- rolling ---------------------------------------------------------------------------------------------------
+    # --- starting a new segment ---------------------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment and create a new one, so that the closed segment can be deleted or compacted.
@@ -58,7 +58,7 @@ class LogTrimmer:
         except OSError as error:
             raise self._state.append_failed(error, end_before=end, end=self._local.log_end_offset) from error
 
-    # --- deleting the oldest records -------------------------------------------------------------------------------
+    # --- methods that delete the oldest records -----------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start to `offset` (DeleteRecords); returns the log start afterwards.
@@ -114,8 +114,8 @@ class LogTrimmer:
         return self._local.take_marked(now)
 
     def _delete_first(self, count: int) -> list[int]:
-        """Delete the oldest `count` segments, or as many of these segments as may be deleted now; returns their base
-        offsets.
+        """Delete those of the `count` oldest segments that may be deleted now; returns the base offsets of the deleted
+        segments.
         """
         count = self._content.removable(count)
         if count == 0:
@@ -133,15 +133,15 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # the next read of the file drops entries of deleted segments
+                if not is_out_of_space(error):  # no harm: the next startup drops entries below the log start
                     raise self._state.fail("write the leader epochs of", error) from error
 
-    # --- compaction ------------------------------------------------------------------------------------------------
+    # --- methods that compaction calls --------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """Generation of the content: increases with each truncation. Facts that were read in an earlier generation are
-        no longer valid.
+        """A number that increases with each truncation. If the generation has changed since a caller read facts about
+        the log, these facts are no longer valid.
         """
         return self._content.generation
 
@@ -180,7 +180,7 @@ class LogTrimmer:
             raise state.fail("replace compacted segments of", error) from error
         return True
 
-    # --- truncating the newest records -----------------------------------------------------------------------------
+    # --- methods that remove the newest records -----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset`, all other records of its batch, and all records after it.
@@ -217,7 +217,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # even if no record is removed, a leader epoch without records may be
+            self._lower_checkpoints(0)  # a leader epoch without records may be removed, too
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

@@ -13,8 +13,8 @@ from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
-"""The version of this node counts the created topics, so that a `multi` can check that no topic was created meanwhile.
-The version of the topic's own node cannot be used, because a re-created topic begins with version 0 again.
+"""A node whose version counts the created topics, so that a `multi` can check that no topic was created meanwhile. The
+version of the topic's own node cannot be used, because a re-created topic begins with version 0 again.
 """
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"

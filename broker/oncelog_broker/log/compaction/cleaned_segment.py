@@ -97,7 +97,7 @@ class CleanedSegment:
     def write(self) -> None:
         """Write the added batches to the file. Raises OSError."""
         if self._segment is None:
-            self._remove_files(CLEANED_SUFFIX)  # truncate the file, to remove the bytes of a failed attempt
+            self._remove_files(CLEANED_SUFFIX)  # remove the bytes of a failed attempt from the file
             self._remove_files(SWAP_SUFFIX)
             self._segment = Segment.create(
                 self._disk,
@@ -153,8 +153,8 @@ class CleanedSegment:
         self._is_handed_over = True
 
     def discard(self) -> None:
-        """Remove the files of this segment, whether complete or not, unless they belong to the log. Files that cannot
-        be removed now are removed by the next attempt or the next startup.
+        """Remove the files of this segment, even if the segment is complete, unless the files belong to the log. Files
+        that cannot be removed now are removed by the next attempt or the next startup.
         """
         if self._segment is not None:
             self._segment.close()

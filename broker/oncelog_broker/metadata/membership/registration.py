@@ -87,7 +87,7 @@ class WrongStore(StoreUnavailable):
 
 
 class Membership(NamedTuple):
-    """The outcome of a registration."""
+    """A broker's membership in the cluster: the result of a registration."""
 
     cluster_id: str
     broker_epoch: int
@@ -127,8 +127,8 @@ async def register_broker(
             membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
             return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
-            # Any other path means that another broker is founding the cluster at this moment. If `stat` is None, the
-            # existing registration has disappeared since the failed write.
+            # If `error.path` is not `path`, another broker is founding the cluster at this moment: try again. If the
+            # existing registration has disappeared since the failed write, `stat` is None: try again.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
                 membership = await _membership(store, broker_id, stat.czxid)

@@ -169,7 +169,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
 
 def _parsed(data: bytes) -> MetadataCopy:
     """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if the copy is damaged."""
-    lines = data.decode().splitlines()  # split at "\n" only: the JSON is ASCII, so there are no other line breaks
+    lines = data.decode().splitlines()  # the JSON is ASCII, so "\n" is the only line break
     if len(lines) < 2:
         raise ValueError("the file is truncated")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
@@ -236,8 +236,8 @@ class MetadataCopier:
             await self._written(answer)
 
     async def _written(self, answer: Awaitable[None]) -> None:
-        """Wait until a copy of the metadata is written. Log the first of several failures; the next attempt follows
-        after REST_SECONDS.
+        """Wait for an attempt to write a copy. If the attempt fails, another attempt follows after REST_SECONDS; only
+        the first of several failures is logged.
         """
         try:
             await answer

@@ -140,8 +140,8 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     leader_recovery_state: int = 0
-    """The value (leader recovery state) is 1 from an unclean election until the leader reports that its log is
-    recovered (KIP-704); otherwise 0, which is not written.
+    """The leader recovery state (KIP-704): 1 from an unclean election until the leader reports that its log is
+    recovered, 0 otherwise. The value 0 is not written to the node.
     """
 
 
@@ -453,7 +453,7 @@ def _broker_ids(value: object, name: str, path: str) -> tuple[int, ...]:
 
 
 def _decimal(text: str, name: str, path: str) -> int:
-    """Parse a non-negative decimal number of at most 19 digits, as an int64 has."""
+    """Parse a non-negative decimal number of at most 19 digits, the maximum for an int64."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise MalformedPayload(path, f"{name} must be a decimal number, not {text!r:.40}")
     return int(text)

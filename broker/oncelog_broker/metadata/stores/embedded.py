@@ -67,9 +67,10 @@ class _Queued(NamedTuple):
     """A write that waits for its commit."""
 
     operations: tuple[Operation, ...] | None
-    """`operations` is None for the deletion of all ephemeral nodes that the session has when the deletion runs."""
+    """The operations of the write. None means to delete all ephemeral nodes that the session has when the write runs.
+    """
     session_id: int
-    """The session that owns the ephemeral nodes that the write creates."""
+    """The id of the session that owns the ephemeral nodes created by the write."""
     outcome: asyncio.Future[Outcome]
 
 
@@ -172,8 +173,9 @@ class EmbeddedStore(TreeStore):
             raise SessionExpired("", "the metadata store is closed")
 
     def write_for(self, session_id: int, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
-        """Begin a write that another process asked for; its session owns the ephemeral nodes that the write creates.
-        Raises StoreUnavailable, ValueError immediately; the returned future raises MetadataError.
+        """Begin a write that another process has requested. The session `session_id` of that process owns the ephemeral
+        nodes that the write creates. Raises StoreUnavailable, ValueError immediately; the returned future raises
+        MetadataError.
         """
         self._require_session()
         for operation in operations:
@@ -306,7 +308,7 @@ def _create_file(path: Path) -> None:
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # not synced here, because the complete file is synced below
+        connection.execute("PRAGMA synchronous = OFF")  # the complete file is synced below
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.executescript(_SCHEMA)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")

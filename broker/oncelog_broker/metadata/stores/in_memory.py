@@ -80,7 +80,9 @@ class MemoryTree:
             self.write([Delete(path)], 0)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
-        """Apply all operations or none, and notify all sessions of the changes. Raises MetadataError."""
+        """Apply all operations, or none of them if one fails, and notify all sessions of the changes. Raises
+        MetadataError.
+        """
         transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
         stats = [transaction.apply(operation) for operation in operations]
         if transaction.changes:
@@ -128,7 +130,7 @@ class MemorySession(TreeStore):
             await asyncio.gather(*self._under_way, return_exceptions=True)
         self._shared.end(self._session_id)
 
-    # --- callbacks of the tree
+    # --- methods that the tree calls when nodes have changed or the session has ended ---------------------------------
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
         """Notify the watches: immediately of this session's own changes, and of other sessions' changes in the next
@@ -151,7 +153,7 @@ class MemorySession(TreeStore):
             self._change_session(SessionState.CONNECTED)
             self._watches.all_may_have_changed()
 
-    # --- writes
+    # --- methods that execute writes ----------------------------------------------------------------------------------
 
     def _require_session(self) -> None:
         if not self._shared.lives(self._session_id):

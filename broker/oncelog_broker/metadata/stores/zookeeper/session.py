@@ -223,7 +223,9 @@ class _Client(KazooClient):  # type: ignore[misc]
 
 
 MakeSession = Callable[[str, float, SessionListener, Clock, SessionKey | None, ZooKeeperAccess], Session]
-"""Creates a session, like `ZooKeeperSession`, from: servers, timeout in seconds, listener, clock, key, access."""
+"""Type of a function that creates a session from the arguments of `ZooKeeperSession`: servers, timeout in seconds,
+listener, clock, key, access.
+"""
 
 
 class ZooKeeperSession:
@@ -272,7 +274,7 @@ class ZooKeeperSession:
 
     @property
     def trouble(self) -> str:
-        """The server and the error of the last failed attempt to connect, for the log."""
+        """A description of the last failed attempt to connect (server and error), for the log."""
         return self._handler.trouble
 
     @property

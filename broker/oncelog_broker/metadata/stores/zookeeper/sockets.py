@@ -57,7 +57,7 @@ class ReadAhead:
         self._has_tls = isinstance(connection, ssl.SSLSocket)
         self._received = b""
         self._taken = 0
-        """Number of bytes of the buffer that were already returned."""
+        """The number of bytes of the buffer that `recv` has already returned."""
         self._has_ended = False
         self._is_full = False
         """Whether the last `send` could not send anything."""
@@ -91,7 +91,7 @@ class ReadAhead:
                 break
             except OSError:
                 if pieces:
-                    break  # an error or the end of the connection is reported again after these bytes were returned
+                    break  # kazoo gets these bytes first; the next read reports the error again
                 raise
             if not piece:
                 self._has_ended = True
@@ -118,7 +118,7 @@ class ReadAhead:
         return taken
 
     def is_writable(self) -> bool:
-        """Whether `send` may be tried."""
+        """Whether `send` may be able to send bytes."""
         return not self._is_full
 
     def can_send(self) -> None:
@@ -126,8 +126,8 @@ class ReadAhead:
         self._is_full = False
 
     def send(self, data: Any) -> int:
-        """Return how many bytes were sent. Raises SSLWantWriteError if no byte was sent (even without TLS), and OSError
-        for other failures.
+        """Send as many bytes of `data` as possible; returns how many bytes were sent. Raises SSLWantWriteError if no
+        byte was sent (even without TLS), and OSError for other failures.
         """
         try:
             return self._connection.send(data)
