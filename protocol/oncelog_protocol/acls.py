@@ -191,8 +191,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Yield every filter that matches the entry, the most specific first, so that entries can be checked against a
-    large set of filters by look-ups in the set, without comparing each filter.
+    """Yield every filter that matches the entry, the most specific first. With these, the filters that match an entry
+    are found by look-ups in a large set of filters, without a comparison with each filter.
     """
     for principal, host, operation, permission in product(
         (entry.principal, None),

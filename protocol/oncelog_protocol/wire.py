@@ -130,8 +130,9 @@ class Emitter:
 class WireType(Construct):  # type: ignore[misc]
     """Base class of the wire types, which are subclasses of Construct (of the library `construct`).
 
-    `format` is the struct character of a fixed-size type, with which consecutive fields are combined into one unpack;
-    None for types without a fixed size. `min_size` is the smallest number of bytes of a value.
+    `format` is the character of a fixed-size type in formats of the module `struct`, so that one unpack can read
+    several consecutive fields; None for types without a fixed size. `min_size` is the smallest number of bytes of a
+    value.
     """
 
     format: str | None = None

@@ -14,8 +14,8 @@ from typing import Any, Final
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
-"""Maximum number of array elements and tagged fields in one message: without this limit, a frame of one-byte elements
-could become gigabytes of objects, and decoding a frame of two-byte tagged fields could take minutes.
+"""Maximum number of array elements and tagged fields in one message. Without this limit, a frame of one-byte elements
+could become gigabytes of objects, and the decoding of a frame with two-byte tagged fields could take minutes.
 """
 MAX_TAGS: Final = 1000
 """Maximum number of tagged fields in one struct, known or unknown; the limit is far above the number of tagged fields

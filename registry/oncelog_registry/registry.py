@@ -1,8 +1,8 @@
 """The registry: responds to each call of the interface.
 
-A read responds from the state after the topic was read to its end, so that the effects of every earlier response of any
-registry are visible. A look-up by schema id is an exception, because an id never changes its meaning: a known schema is
-returned immediately.
+Before a read is answered from the state, the topic is read to its end, so that the client sees every change that any
+registry has confirmed before. A look-up by schema id is an exception, because an id never changes its meaning: a known
+schema is returned immediately.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Registry:
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """Cache of parsed schemas; the key is the fingerprints of the schema and of its references, because a version
-        number may refer to a permanently deleted schema.
+        """Cache of parsed schemas. The key is the fingerprints of the schema and of its references; references by
+        version number would not do, because a version may have been deleted permanently.
         """
 
     async def start(self) -> None:

@@ -187,9 +187,9 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """If the test has used the broker, check that it runs; if a fault is just crashing the broker, wait until its
-        process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone if the
-        broker runs and does not respond.
+        """If the test has used the broker, check that it runs. If a fault is crashing the broker at this moment, wait
+        until its process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone
+        if the broker runs and does not respond.
         """
         if not self._is_touched or not self.is_running:
             return

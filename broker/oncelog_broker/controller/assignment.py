@@ -117,9 +117,9 @@ def check_assignment(
     """Return the given assignment as an `Assignment`, if the assignment is legal for new partitions from
     `first_partition` on.
 
-    Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
-    broker, or a partition without exactly `replication_factor` replicas (None means the number of replicas of the first
-    partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
+    Raises KafkaError INVALID_REPLICA_ASSIGNMENT for partition ids with gaps, and for a partition with no broker, the
+    same broker twice, an unknown broker, or another number of replicas than `replication_factor` (None means the number
+    of replicas of the first partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):

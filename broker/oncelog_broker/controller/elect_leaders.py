@@ -59,8 +59,9 @@ class Imbalance(NamedTuple):
     elsewhere: list[PartitionKey]
 
     def exceeds(self, percentage: int) -> bool:
-        """Whether another broker leads more than `percentage` of the partitions whose preferred leader is this broker
-        (leader.imbalance.per.broker.percentage)."""
+        """Whether other brokers lead more than `percentage` percent of the partitions whose preferred leader is this
+        broker (leader.imbalance.per.broker.percentage).
+        """
         return len(self.elsewhere) * 100 > self.preferred * percentage
 
 

@@ -21,8 +21,8 @@ Rules:
   unchanged. After a leader has given the partition up, only a replica that has reported an open log can be elected. A
   dead broker whose session has not expired yet does not report an open log, so such a broker never becomes the only
   member of the ISR.
-- If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
-  most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. Before
+- If all replicas of the ISR are unsure (their machines lost power or disks), the present replica with the most records
+  leads: the one whose last leader epoch is largest and, if several have this epoch, whose end offset is largest. Before
   such an election, the brokers of the present replicas are asked for their log ends. Absent replicas and replicas with
   offline logs, inside or outside the ISR, may have more records. The election waits for such replicas until
   `waits_for_absent` is False. A replica of the ISR that has not returned at all may have all records, so the election
@@ -160,9 +160,10 @@ class Election(NamedTuple):
 def outcome(election: Election) -> Outcome:
     """Decide whether the partition's state changes, and how.
 
-    The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
-    becomes leader; a returned replica of the ISR (registered again without loss); an unsure replica of the ISR (may
-    have lost records); a replica outside the ISR. If none of these cases applies, the partition has no leader.
+    The first case that applies decides: the leader stays; otherwise a steady replica of the ISR (registered without a
+    break) becomes leader, otherwise a returned replica of the ISR (registered again without loss), otherwise an unsure
+    replica of the ISR (may have lost records), otherwise a replica outside the ISR. If none of these cases applies, the
+    partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))

@@ -111,9 +111,8 @@ def begin(
 
 
 def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the live replicas in sync that would remain in the ISR if `begin` immediately removed other replicas in
-    sync; empty if `begin` would remove no replica in sync. `begin` removes replicas that an earlier reassignment was
-    adding.
+    """Return the live replicas in sync that remain in the ISR after `begin`, if `begin` removes other replicas in sync;
+    otherwise return (). `begin` removes the replicas that an earlier reassignment was adding.
     """
     assignment, known = view.assignment(key), view.states.get(key)
     if assignment is None or known is None:

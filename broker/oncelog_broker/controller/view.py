@@ -81,8 +81,8 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """Return the replicas of a partition. The result is empty if the partition does not exist, or if its state
-        cannot be parsed; in the latter case the controller therefore does not change the partition.
+        """Return the replicas of a partition. The result is empty if the partition does not exist. It is also empty if
+        the partition's state cannot be parsed, so that the controller does not change the partition.
         """
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas

@@ -481,7 +481,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        # empty stores can be told apart only by their place (path or address)
+        # two empty stores differ only in their path or address
         f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )
@@ -507,7 +507,9 @@ def _noted_kind(facts: StartFacts) -> StoreKind | None:
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Return the place of the store at the broker's last registration; "" if no identity note has the place."""
+    """Return the path or ZooKeeper address of the store at the broker's last registration; "" if no identity note has
+    it.
+    """
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 

@@ -136,14 +136,16 @@ class Verdict:
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Refusals: differences that `start.accept` does not accept. If there is any refusal, the broker does not start."""
+    """The differences that refuse the start, because `start.accept` does not accept them. If there is any, the broker
+    does not start.
+    """
     accepted: tuple[Refusal, ...] = ()
-    """Accepted differences: differences that `start.accept` accepts."""
+    """The differences that would refuse the start, but that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
     """Entries of `start.accept` that match no difference of this start."""
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Corrected differences: the broker corrects these differences and logs them as errors."""
+    """The differences that the broker corrects, and logs as errors."""
     adoption: Adoption = Adoption.NONE
     """The data from which this start founds the cluster, if the store is empty."""
     may_found: bool = False

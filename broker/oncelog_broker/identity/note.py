@@ -81,7 +81,7 @@ class DirectoryNote:
     """The kind of the store; None if no broker has registered with this directory yet."""
     store_id: str = ""
     store_place: str = ""
-    """The place of the store for messages: a path, or `zookeeper.connect`."""
+    """The path of the store, or the value of `zookeeper.connect`; for messages."""
     process: str = ""
     """Nonce of the broker process that registered last in the store; "" if no process has registered."""
     pending: str = ""

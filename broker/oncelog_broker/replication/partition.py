@@ -71,9 +71,9 @@ class Partition(Replica):
         request_sync: Callable[[Partition], None] | None = None,
     ) -> None:
         """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
-        other broker can have been elected; None for a broker without other brokers (`Replicas`). `request_sync` starts
-        a sync of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never
-        synced before they are acknowledged.
+        other broker can have been elected; None in a single-broker cluster (`Replicas`). `request_sync` starts a sync
+        of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never synced
+        before they are acknowledged.
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead

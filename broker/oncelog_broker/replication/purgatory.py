@@ -1,5 +1,6 @@
-"""The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
+"""The purgatory of a partition: requests that wait, at most until a deadline. Appends with acks=all wait for the high
+watermark, appends with acks=1 under group commit for the leader's disk, fetches for bytes, and DeleteRecords for the
+low watermark.
 
 Each waiting request has an answer, a future of its result (`runtime/answers.py`); cancelling the answer removes the
 request. An append costs one subtraction for each waiting fetch. The records of a waiting fetch are read only once, when

@@ -90,7 +90,7 @@ class Replicas:
     ) -> None:
         """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
         this broker's registration. `may_lead` returns whether this broker's session is valid, so that no other broker
-        can have been elected; None for a broker without other brokers.
+        can have been elected; None in a single-broker cluster.
         """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -442,8 +442,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: stop fetching partitions for which this broker is out of sync, now or later, because their
-        leader would propose this broker for the ISR as soon as it caught up.
+        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
+        their leader would propose it for the ISR as soon as it caught up.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():

@@ -5,8 +5,8 @@ most libraries write by default. Java writes Snappy in xerial's framing and othe
 be read (T19). The size after decompression is known only by decompressing, so the output buffer grows up to the
 caller's limit.
 
-The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
-batches, because only its clients do, saves the time of the import.
+The library cramjam implements all four codecs. It is imported at first use, so that a broker whose clients do all
+compression and decompression saves the time of the import.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ its size is invalid.
 """
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""The maximum number of decompressed bytes for one compressed byte, by codec number: deflate writes 258 bytes from two
-bits, LZ4 255 bytes per length byte, and zstd a block of 128 KB from four bytes.
+"""The maximum number of decompressed bytes for one compressed byte, by codec number. Deflate can decompress two bits to
+258 bytes, LZ4 one length byte to 255 bytes, and zstd four bytes to a block of 128 KB.
 """
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"

@@ -1,9 +1,13 @@
 """Finds the quota of a user and client id: the most specific quota that is set, as in Kafka.
 
-    1 user and client id /config/users/<user>/clients/<client> 2 user and any client
-    /config/users/<user>/clients/<default> 3 user /config/users/<user> 4 any user, client id
-    /config/users/<default>/clients/<client> 5 any user and client /config/users/<default>/clients/<default> 6 any user
-    /config/users/<default> 7 client id /config/clients/<client> 8 any client /config/clients/<default>
+    1  user and client id   /config/users/<user>/clients/<client>
+    2  user and any client  /config/users/<user>/clients/<default>
+    3  user                 /config/users/<user>
+    4  any user, client id  /config/users/<default>/clients/<client>
+    5  any user and client  /config/users/<default>/clients/<default>
+    6  any user             /config/users/<default>
+    7  client id            /config/clients/<client>
+    8  any client           /config/clients/<default>
 
 A quota for any user applies to each user separately. All clients of a user share the user's quota. Each kind of quota
 is looked up separately.
