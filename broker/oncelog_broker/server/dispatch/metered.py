@@ -74,11 +74,11 @@ class MeteredContext(AnyContext):
         if the time of the running work is not counted.
         """
 
-    # --- measuring processor time
+    # --- methods that measure processor time --------------------------------------------------------------------------
 
     def begins_late(self) -> bool:
-        """Whether the request was decoded in slices, so that the measured work begins only now; `handled` ends this
-        work.
+        """Begin the measurement now if the request was decoded in slices, and return whether it was; `handled` ends the
+        measurement.
         """
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
@@ -103,7 +103,7 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """Run the same work and count each step's processor time, except steps inside work that is already being
+        """Run `work`, and count the processor time of each step, except steps inside work whose time is already being
         counted.
         """
         processor = self.services.clock.processor
@@ -127,7 +127,7 @@ class MeteredContext(AnyContext):
                     value = yield given
                 except GeneratorExit:
                     raise
-                except BaseException as thrown:  # no measurement here, because the work itself handles its cancellation
+                except BaseException as thrown:  # the work itself handles its cancellation
                     error = thrown
         finally:
             work.close()
@@ -145,7 +145,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- other limits of the client
+    # --- methods for the other limits of the client -------------------------------------------------------------------
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

@@ -66,7 +66,9 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Raises MalformedMessage if this broker does not serve the API at this version."""
+        """Create the route without handler and codecs. Raises MalformedMessage if this broker does not serve the API at
+        this version.
+        """
         served = SERVED.get(api_key)
         if served is None or version not in served.versions:
             raise MalformedMessage(f"api key {api_key} version {version} is not served")

@@ -256,7 +256,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # too long to be named by a quota
+            name = hashlib.sha256(name.encode()).hexdigest()  # a quota cannot name such a long client id
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -272,7 +272,7 @@ class Throttling:
             {},
         )
 
-    # --- the response
+    # --- methods that add the throttle time to the response -----------------------------------------------------------
 
     def _settled(self, response: Any, context: MeteredContext) -> Any:
         """Set the throttle time in the response, and let the connection wait from now on. A response of None means that
@@ -337,7 +337,7 @@ class Throttling:
 
 
 def _of_processor(limit: Limit) -> Limit:
-    """Convert a limit in percent to seconds of processor time per second."""
+    """Convert a limit in percent to a limit in seconds of processor time per second."""
     return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # the result may be too small for a float
 
 

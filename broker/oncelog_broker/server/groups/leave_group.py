@@ -1,4 +1,4 @@
-"""In a LeaveGroup, members leave a group, or an administrator removes members.
+"""LeaveGroup (13), v0-5: members leave a group, or an administrator removes members from a group.
 
 Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, and may name a
 static member by its instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).

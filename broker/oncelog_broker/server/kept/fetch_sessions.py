@@ -90,7 +90,9 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Store these values as the last sent ones; returns whether they differ, so that the client must get them."""
+        """Store these values as the values last sent to the client. Returns whether they differ from the values before,
+        in which case the client must get them.
+        """
         if answer.error_code:
             self.high_watermark = -1  # invalid values, so that the next values always count as new
             return True
@@ -198,7 +200,7 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # the next response begins with the other partitions
+            session.partitions.move_to_end(key)  # so that the next response begins with the other partitions
         return is_news or not self._incremental
 
 

@@ -33,8 +33,8 @@ REMEMBERED_SECONDS: Final = 10.0
 
 
 class Destination(NamedTuple):
-    """A partition in the words of the producer's request (topic name or topic id, and index), because a broker that has
-    no metadata of the partition yet cannot convert one to the other.
+    """A partition as the producer's request names it: by its topic's name or by its topic's id, and by its index. A
+    broker without metadata of the partition cannot convert the name to the id, or the id to the name.
     """
 
     topic: str

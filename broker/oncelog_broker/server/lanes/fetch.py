@@ -76,7 +76,7 @@ class FetchLane:
     def __init__(
         self, route: Route, version: int, services: RecordServices, usual: UsualWay, monotonic: Callable[[], float]
     ) -> None:
-        """`monotonic`: seconds."""
+        """`monotonic` returns the monotonic time in seconds."""
         self._version = version
         self._by_id = version >= FIRST_TOPIC_ID_VERSION
         self._services = services
@@ -85,11 +85,11 @@ class FetchLane:
         self._numbers = tuple(
             field.name for field in fields_of(FetchPartition) if version in field.versions and field.tag is None
         )
-        """The number fields of a partition in a request."""
+        """The names of a partition's fields in a request, whose values are numbers."""
         self._layouts: dict[int, Struct] = {}
         """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
-        """The remembered requests, found by the bytes around their numbers."""
+        """The bytes around the numbers of a request -> what the lane remembers about requests with these bytes."""
         self._config: object = None
         """The configuration in force when `_ways` was filled; `_ways` contains a limit from this configuration."""
         self._is_known = False
@@ -146,7 +146,7 @@ class FetchLane:
             named.wanted = before
         return False
 
-    # --- learning
+    # --- remembering requests that the handler has served -------------------------------------------------------------
 
     def learn(
         self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /
@@ -181,7 +181,7 @@ class FetchLane:
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
-        """Return the data to remember about requests with these bytes; None means that they are not remembered."""
+        """Return the data to remember about requests with these bytes; None if such requests are not remembered."""
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state

@@ -142,7 +142,7 @@ class _Destination:
             partition_data=[PartitionData(index=topic.partition_data[0].index, records=None)],
         )
         self.request = replace(request, topic_data=[destination])
-        """A request without its records."""
+        """The request that created this destination, without its records."""
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
@@ -181,7 +181,7 @@ class ProduceLane:
         usual: UsualWay,
         monotonic: Callable[[], float],
     ) -> None:
-        """`monotonic`: seconds."""
+        """`monotonic` returns the monotonic time in seconds."""
         self.route = route
         self._version = version
         self.services = services
@@ -195,8 +195,8 @@ class ProduceLane:
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether `_known` has the destination of the present request. From a declined request with a known
-        destination, the lane remembers nothing.
+        """Whether `_known` has the destination of the present request. If so, and if the lane declines the request, the
+        lane remembers nothing from this request.
         """
         self._will_learn = False
         """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
@@ -462,12 +462,12 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond: the records may be acknowledged, or the request's timeout has passed."""
+        """Respond, because the records may be acknowledged now, or because the request's timeout has passed."""
         connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
             connection.cancelled(slot)
-        elif slot.waits_for is not None:  # otherwise the connection has ended
+        elif slot.waits_for is not None:  # None if the connection has ended
             if committed.result() is not ErrorCode.NONE:
                 self.fail(committed.result())
                 return
@@ -478,8 +478,9 @@ class _Appended:
                 self.note_answered(answered)
 
     def wait_for_replicas(self) -> None:
-        """Respond after a sync during which the partition got other replicas: they may be in sync without the records,
-        so acks=all waits for them."""
+        """Respond after a sync during which the partition got other replicas. These replicas may be in sync without the
+        records, so acks=all waits for them.
+        """
         slot, known = self._slot, self._known
         if slot is None or slot.waits_for is None:
             return
@@ -511,7 +512,9 @@ class _Appended:
         lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
 
     def note_answered(self, answered: float) -> None:
-        """Count the times of a request that is timed. `answered`: when its wait ended, in monotonic seconds."""
+        """Record how long the request has waited, if the request is timed. `answered`: when its wait ended, in
+        monotonic seconds.
+        """
         lane = self._lane
         if self._started and lane.route.times is not None:
             lane.route.times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())

@@ -180,7 +180,7 @@ class AnswerQueue:
         else:
             self._lifecycle.holds |= ANSWERS_FULL
 
-    # --- answers
+    # --- methods that queue and send responses ------------------------------------------------------------------------
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send a response, whose first bytes are its size and header; without a `slot`, it is the response to the
@@ -273,7 +273,7 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- detecting clients that do not read their responses
+    # --- methods that detect clients that do not read their responses -------------------------------------------------
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end

@@ -73,8 +73,8 @@ class PutOff(Exception):
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` does not include the size field. Raises MalformedMessage for a request that cannot be
-    answered, and PutOff for a request that the caller must pass to the dispatcher again later.
+    """Type of a function that serves one request; `frame` does not include the size field. Raises MalformedMessage for
+    a request that cannot be answered, and PutOff for a request that the caller must pass to the dispatcher again later.
     """
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
@@ -187,7 +187,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks that are called when the connection ends; the key names the owner of the callback."""
 
-    # --- callbacks from the transport
+    # --- methods that the transport calls -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -297,7 +297,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self._go_on()
 
-    # --- handling received frames
+    # --- methods that handle received frames --------------------------------------------------------------------------
 
     def _handle_frames(self) -> None:
         """Handle complete frames in the buffer until a hold (a reason to wait) is set or the loop budget is spent.
@@ -477,7 +477,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- sending responses
+    # --- methods that send responses ----------------------------------------------------------------------------------
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
@@ -567,7 +567,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self.close("the broker stops")
 
-    # --- closing the connection
+    # --- methods that close the connection ----------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
         """Abort the connection and log why. After this call, the connection handles no further request."""

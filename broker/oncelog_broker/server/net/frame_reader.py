@@ -169,8 +169,8 @@ class ReceiveBuffer:
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Move to the front of the empty buffer. Returns False if the move is not possible, because bytes remain, the
-        last frame is lent, or the buffer has grown.
+        """Let the next bytes be written to the front of the buffer. Returns False, and changes nothing, if received
+        bytes remain, the last frame is lent, or the buffer has grown.
         """
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
@@ -234,7 +234,7 @@ class ReceiveBuffer:
         self._granted = wanted
         return True
 
-    # --- memory
+    # --- methods that allocate and free the buffer --------------------------------------------------------------------
 
     def _replace(self, buffer: _Bytes | mmap) -> None:
         pending = self.end - self.begin

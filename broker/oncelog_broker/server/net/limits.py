@@ -51,8 +51,9 @@ LOGIN_BYTES: Final = 16 * 1024 * 1024
 do not fit into the connection's first buffer count toward this limit.
 """
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""A request with more bytes than this may cost some milliseconds. Requests above this size are scheduled: one iteration
-of the event loop does not begin the large requests of all connections, as it does with small requests.
+"""A request with more bytes than this may cost some milliseconds. Requests above this size are scheduled one after the
+other: one iteration of the event loop may begin the small requests of all connections, but not the large requests of
+all connections.
 """
 ELEMENTS_AT_ONCE: Final = 4_000
 """A request with more array elements than this is decoded in slices; decoding this many elements takes two to four

@@ -107,7 +107,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         before the end of the client's stream.
         """
 
-    # --- callbacks from the socket
+    # --- methods that the socket's transport calls --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -163,7 +163,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._app is not None:
             self._app.resume_writing()
 
-    # --- during the handshake
+    # --- methods for the TLS handshake --------------------------------------------------------------------------------
 
     def _receive_handshake(self, received: bytes) -> None:
         if self._tls is None:
@@ -224,7 +224,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw.resume_reading()
         self._pump()
 
-    # --- receiving
+    # --- methods that receive and decrypt bytes -----------------------------------------------------------------------
 
     def _pump(self, received: memoryview | None = None) -> None:
         """Decrypt the buffered bytes and the bytes of `received`, as far as the connection accepts them."""
@@ -284,7 +284,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._has_ended and not self._is_paused and self._raw is not None and not self._tell_of_end():
             self._close_raw()
 
-    # --- sending
+    # --- methods that encrypt and send bytes --------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
         self._encrypt(data)
@@ -327,7 +327,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._raw is not None:
             self._raw.set_write_buffer_limits(high, low)
 
-    # --- closing the connection
+    # --- methods that close the connection ----------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
         return self._raw is None or self._raw.is_closing()
@@ -359,7 +359,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # no wait for the client: its end of the stream is not awaited
+                pass  # do not wait until the client ends its stream
             self._flush()
         self._raw.close()
 
@@ -368,7 +368,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._app.close(reason)
         self.abort()
 
-    # --- the interface of an open connection, until the handshake is done
+    # --- methods of `OpenConnection`, used until the handshake is done ------------------------------------------------
 
     def shut(self) -> None:
         """Close the connection: the broker is stopping."""

@@ -56,7 +56,7 @@ def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
     """Read the partitions of `plan` and return the response; if a follower sent the request, the caller has already
-    recorded its position. All other fields come from `request`.
+    recorded its position. The limits on bytes and time come from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)

@@ -201,7 +201,7 @@ class _Produce:
         partitions = dict.fromkeys(filter(None, led))
         return self._verification.ask(context.services, transactional_id, producer, partitions, registers=registers)
 
-    # --- appending
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append_one(self, topic: TopicData, data: PartitionData) -> Answer[None]:
         """Append the only batch of the request."""
@@ -401,7 +401,7 @@ class _Produce:
                 for place, message in error.records
             ]
 
-    # --- answering
+    # --- methods that build the response ------------------------------------------------------------------------------
 
     @property
     def is_replicated(self) -> bool:

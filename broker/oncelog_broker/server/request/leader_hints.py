@@ -1,5 +1,5 @@
-"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client turns to the leader immediately,
-without a Metadata request and its back-off.
+"""Adds leader hints to errors such as NOT_LEADER_OR_FOLLOWER (KIP-951). With a hint, the client sends its next request
+to the leader immediately, without a back-off and a Metadata request.
 
 A broker stops leading a partition when its cluster image has the new leader, so the broker can name the new leader. A
 broker does not name itself while its session may have expired, or before its log is open, because the client would
