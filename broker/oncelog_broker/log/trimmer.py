@@ -217,7 +217,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # a leader epoch without records may be removed, too
+            self._lower_checkpoints(0)  # lower them even if the log has no records
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

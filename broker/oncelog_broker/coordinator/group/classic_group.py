@@ -72,15 +72,15 @@ class Member:
         return self.instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`; empty if the member does not support `protocol`."""
+        """Return the member's metadata for `protocol`; empty if the member does not support `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The candidate that the member prefers; the member supports at least one candidate."""
+        """Return the candidate that the member prefers; the member supports at least one candidate."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def logged(self, protocol: str | None) -> GroupMetadataValue.MemberMetadata:
-        """The member in the form in which the log stores it."""
+        """Return the member in the form in which the log stores it."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -171,7 +171,7 @@ class ClassicGroup:
         """
         self.has_new_members = False
 
-    # --- state
+    # --- methods about the state of the group -------------------------------------------------------------------------
 
     kind: Final = "classic"
 
@@ -196,7 +196,7 @@ class ClassicGroup:
         """Milliseconds that members may take to rejoin: the largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    # --- members
+    # --- methods that add, remove and find members --------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
         """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to that
@@ -263,7 +263,7 @@ class ClassicGroup:
         return bool(self.joining)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+        """Return the group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -275,7 +275,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    # --- protocols
+    # --- methods about the protocols of members -----------------------------------------------------------------------
 
     def check_protocols(self, protocol_type: str, protocols: Protocols) -> None:
         """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless a member with this protocol type and these protocols can
@@ -290,7 +290,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
-        """The protocol that all members support and most members prefer. If `replaced` (a member id) and `by` (a
+        """Return the protocol that all members support and most members prefer. If `replaced` (a member id) and `by` (a
         member) are set, the vote of `by` counts instead of the vote of `replaced`.
 
         Among protocols with equal votes the alphabetically first is chosen, so that every broker chooses the same
@@ -306,7 +306,7 @@ class ClassicGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def topics(self) -> frozenset[str] | None:
-        """The topics that the members of a consumer group read; None if these topics are not known."""
+        """Return the topics that the members of a consumer group read; None if these topics are not known."""
         if not self.is_consumer_group or self.protocol_name is None:
             return frozenset() if self.is_consumer_group and not self.members else None
         read: set[str] = set()
@@ -320,15 +320,16 @@ class ClassicGroup:
     # --- records of the group in the log
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """The value to log when the leader sends `assignments`; members without an assignment get an empty
-        assignment."""
+        """Return the value to log when the leader sends `assignments`; members without an assignment get an empty
+        assignment.
+        """
         value = self.logged(now_ms)
         for member in value.members:
             member.assignment = assignments.get(member.member_id, b"")
         return value
 
     def logged(self, now_ms: int) -> GroupMetadataValue:
-        """The present state of the group, as a value of the type that the log stores."""
+        """Return the present state of the group, as a value of the type that the log stores."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -339,7 +340,7 @@ class ClassicGroup:
         )
 
     def empty_value(self, now_ms: int) -> GroupMetadataValue:
-        """The value to log when the last member has left: the next generation, without members."""
+        """Return the value to log when the last member has left: the next generation, without members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,

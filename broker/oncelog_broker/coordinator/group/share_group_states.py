@@ -91,7 +91,7 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """The states of the share partitions in `wanted`. If `wanted` is None, the states of all share partitions that
+        """Return the states of the share partitions in `wanted` or, if `wanted` is None, of all share partitions that
         the group has initialized.
         """
         known = await self._states(group_id)

@@ -52,12 +52,12 @@ class BatchMessage(Protocol):
 
 
 def batches_of(messages: Iterable[BatchMessage]) -> list[StateBatch]:
-    """The batches as StateBatch values."""
+    """Return the batches as StateBatch values."""
     return [StateBatch(m.first_offset, m.last_offset, m.delivery_state, m.delivery_count) for m in messages]
 
 
 def messages_of(cls: type[Any], batches: Iterable[StateBatch]) -> list[Any]:
-    """The batches as protocol messages or log records of the type `cls`."""
+    """Return the batches as protocol messages or log records of the type `cls`."""
     return [
         cls(first_offset=first, last_offset=last, delivery_state=state, delivery_count=deliveries)
         for first, last, state, deliveries in batches

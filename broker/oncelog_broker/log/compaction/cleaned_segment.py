@@ -65,7 +65,7 @@ class CleanedSegment:
         self._locations: list[BatchLocation] = []
         self._pending_bytes = 0
         self.size = 0
-        """Total bytes of all batches added."""
+        """The total number of bytes of the added batches."""
         self.aborted: Sequence[EndedTransaction] = ()
         """The aborted transactions for the index of the new segment, ordered by their markers. The caller must set this
         field before `finish`.

@@ -470,7 +470,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # an incomplete batch (end of the view), or a corrupt batch
+        except CorruptBatch:  # stop at an incomplete or corrupt batch
             pass
         return at, next_offset
 

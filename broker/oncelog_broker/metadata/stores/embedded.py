@@ -95,7 +95,7 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        # the executor starts its thread with the first job
+        # the thread of the executor starts with the first job
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod

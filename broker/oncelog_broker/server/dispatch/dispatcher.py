@@ -141,7 +141,7 @@ class Dispatcher:
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
-        """The number of requests so far, by API and version."""
+        """Return the number of requests so far, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
@@ -168,7 +168,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # fast, because the module of this handler is already imported
+        run_steps(route.make())  # this is fast, because the handler's module is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -203,7 +203,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # a task, so that a disconnect also cancels the encoding
+                    slot.waits_for = late  # a disconnect must cancel the encoding, too
                     late.add_done_callback(responded)
                 else:
                     finish()

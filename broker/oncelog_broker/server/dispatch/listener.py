@@ -28,7 +28,7 @@ SWEPT_PER_TURN: Final = 50
 """Maximum number of connections that one iteration of the loop checks or closes."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
-"""Seconds that a stopping broker waits until the buffered responses are sent."""
+"""The maximum number of seconds that a stopping broker waits until the buffered responses are sent."""
 
 
 class Listeners:

@@ -67,7 +67,7 @@ class MeteredContext(AnyContext):
         self.is_settled = False
         """Whether the response was sent; later usage counts toward the next request."""
         self.spent = 0.0
-        """Seconds of processor time that are not yet counted against the quota."""
+        """The seconds of processor time that were used, but are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
         """The processor time, in seconds, at which the present piece of work began; negative if no work is running, or
@@ -118,8 +118,8 @@ class MeteredContext(AnyContext):
                     result: R = finished.value
                     return result
                 finally:
-                    # drop the references, because an error that is raised later keeps this frame alive, and with it
-                    # these values
+                    # Drop the references to these values: an error that is raised later keeps this stack frame alive,
+                    # and the frame would keep the values alive.
                     value = error = None
                     if began >= 0:
                         self._spend(processor() - began)

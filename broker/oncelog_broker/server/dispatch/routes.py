@@ -20,7 +20,7 @@ from oncelog_protocol.wire_writers import Buffer
 TIMED_MASK: Final = 7
 """Every eighth request of an API is timed, starting with the first; timing all requests would cost noticeable time."""
 PARTS_PER_JOIN: Final = 1000
-"""Number of parts of a large response that one step joins."""
+"""The number of small parts of a large response that are joined in one step, before other work may run."""
 
 
 def handler_of(served: Served) -> Callable[..., Any]:

@@ -173,7 +173,7 @@ class Throttling:
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # charges nothing: the request waits for earlier usage
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # 0.0, because the request only waits for earlier usage
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))

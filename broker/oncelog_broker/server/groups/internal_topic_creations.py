@@ -1,7 +1,7 @@
 """Creates the internal topics of streams groups (KIP-1071): repartition and changelog topics that members need.
 
 A heartbeat does not wait for its topics: the first response has the status MISSING_INTERNAL_TOPICS, and later responses
-have the member's tasks, or the error of the creation. At most one creation of a topic runs at a time. After a failed
+have the member's tasks, or the error of the creation. No topic is created by two tasks at the same time. After a failed
 creation, the same topic is created again only when the stored error has expired.
 
 Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.

@@ -24,9 +24,8 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""Limit on the members that leave in one step of the state machine; a step with this many members takes some 2 ms. The
-members of a
-larger request leave in several steps, as if there were several requests.
+"""The maximum number of members that leave in one step of the state machine; a step with this many members takes some 2
+ms. The members of a larger request leave in several steps, as if there were several requests.
 """
 
 

@@ -47,14 +47,16 @@ INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session, equal to the number of partitions for which a broker is designed."""
+"""The maximum number of partitions in one session. It equals the number of partitions for which a broker is
+designed.
+"""
 MAX_CACHED_PARTITIONS: Final = 100_000
-"""Limit on the partitions of all sessions together; each partition takes some 500 bytes."""
+"""The maximum number of partitions in all sessions together; each partition takes some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
-"""Number of partitions that one slice handles, which takes some 0.1 ms."""
+"""The number of partitions that one slice handles; a slice then takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
-"""Seconds without a request after which a session may be evicted in favour of a new one
-(min.incremental.fetch.session.eviction.ms).
+"""A session that gets no request for this number of seconds may be evicted to make room for a new session (Kafka's
+min.incremental.fetch.session.eviction.ms).
 """
 
 
@@ -94,7 +96,7 @@ class SessionPartition:
         in which case the client must get them.
         """
         if answer.error_code:
-            self.high_watermark = -1  # invalid values, so that the next values always count as new
+            self.high_watermark = -1  # an invalid value, so that the next value counts as changed
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True

@@ -46,11 +46,11 @@ MIN_VERSION: Final = 10
 zstd.
 """
 MAX_KNOWN: Final = 64
-"""Limit on the requests that a lane remembers, one for each topic; also the limit on the partitions of a topic that a
-lane remembers for requests without a session.
+"""The maximum number of requests that a lane remembers, one for each topic. It is also the maximum number of partitions
+of a topic that a lane remembers for requests without a session.
 """
 MAX_REQUEST_BYTES: Final = 2048
-"""Size in bytes of the longest request that a fast lane remembers."""
+"""The maximum size in bytes of a request that a fast lane remembers."""
 MAX_LOOKED_AT: Final = 1000
 """Partitions of the largest session that a lane serves: the lane checks all partitions in one iteration of the loop,
 which takes about a microsecond for each partition.
@@ -198,9 +198,9 @@ class FetchLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
-            return None  # remember nothing: the client's encoding differs from our encoder's
+            return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # remember nothing: an earlier request of the same size has its numbers at other positions
+            return None  # an earlier request of this size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 

@@ -16,8 +16,8 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 
 MAX_KEPT: Final = 64
-"""Limit on the response templates that a fast lane keeps: one for each partition that it returns in each of its
-sessions.
+"""The maximum number of response templates that a fast lane keeps. It needs one template for each partition in each of
+its sessions.
 """
 NO_RECORDS: Final = memoryview(b"")
 NO_TOPIC: Final = TopicName("", b"")

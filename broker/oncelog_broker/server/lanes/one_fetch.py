@@ -178,7 +178,7 @@ class OneFetch:
             if state.offline_reason is not None or not state.log_start_offset <= offset <= end:
                 return False
             if request.last_fetched_epoch not in (-1, log.leader_epochs.latest_epoch):
-                return False  # not in the lane, because the follower's log may have diverged from this broker's log
+                return False  # the reader's log may have diverged from this broker's log
             if follower is not None:
                 if (
                     epoch != partition.leader_epoch

@@ -53,22 +53,23 @@ from oncelog_protocol.templates import NoTemplate, Pattern, around_records, chan
 MIN_VERSION: Final = 7
 """Older versions of Produce are not served, because they have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""Limit on the destinations that a lane remembers; a destination is a combination of partition, acks and transactional
-id.
+"""The maximum number of destinations that a lane remembers; a destination is a combination of partition, acks and
+transactional id.
 """
 MAX_HEAD_BYTES: Final = 2048
-"""Bytes of the longest head (the bytes before the records) that a lane remembers. The limit is needed because a
-transactional id may have 32 kB, and a connection may use many transactional ids.
+"""The maximum number of bytes of a head (the bytes before the records) that a lane remembers. The limit is needed
+because a transactional id may have 32 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
-"""Limit on the different head lengths that a lane remembers: topic names differ in length."""
+"""The maximum number of different head lengths that a lane remembers; heads differ in length because topic names do."""
 MAX_TOGETHER: Final = 16
-"""Limit on the requests of one connection that form a group: one sync of the log ends their wait, and their responses
-are sent together. One iteration of the event loop may respond to 32 groups (`purgatory.WOKEN_PER_TURN`).
+"""The maximum number of requests of one connection in a group. One sync of the log ends the wait of all requests of a
+group, and their responses are sent together. One iteration of the event loop may respond to 32 groups
+(`purgatory.WOKEN_PER_TURN`).
 """
 TOGETHER_SECONDS: Final = 0.1
-"""Seconds for which further requests may join a group of requests that wait for one sync. A group has the time limit of
-its first request.
+"""The number of seconds for which further requests may join a group of requests that wait for one sync. A group has the
+time limit of its first request.
 """
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
@@ -559,7 +560,9 @@ class _SyncedTogether:
         assert isinstance(answer, Future)
         self._answer = answer
         self._round = partition.purgatory.unsynced
-        """The waiting answers that the log's next sync completes; the log starts another list when that sync begins."""
+        """The log's list of appends that wait for its next sync. When that sync begins, the log starts another list, so
+        a later request finds a different list.
+        """
         no_longer_than(self._timeout_seconds, answer, lane.services.deadlines)
         answer.add_done_callback(self._synced)
 

@@ -22,14 +22,14 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""Limit in seconds for a connection that uses memory while other connections wait for memory: in this time it must
-receive or send as many bytes as it uses.
+"""While other connections wait for memory, a connection that uses memory must, in this number of seconds, receive or
+send as many bytes as it uses.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
-"""Seconds for which progress is measured: a client that pauses for a shorter time is not disconnected."""
+"""The number of seconds for which progress is measured; a client that pauses for a shorter time is not disconnected."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share; shorter,
-because this connection uses memory that others need.
+"""The number of seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share.
+This time is shorter, because the connection uses memory that others need.
 """
 
 NO_LIMIT: Final = -1

@@ -35,11 +35,13 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES: Final = 128 * 1024
 """Largest read of a socket in bytes; a read is also limited to the room in the connection's receive buffer."""
 RECORD_BYTES: Final = 17 * 1024
-"""Size in bytes of a TLS record, and of the smallest read, because an incomplete record cannot be decrypted."""
+"""The maximum size in bytes of a TLS record, and the minimum size of a read, because an incomplete record cannot be
+decrypted.
+"""
 OPENSSL_BYTES: Final = 2 * RECORD_BYTES
-"""Limit on the bytes inside OpenSSL in each direction: one call passes at most this many bytes. When the connection
-pauses reading, at most this many bytes remain inside OpenSSL: an incomplete record, and the bytes of one read that did
-not fit into the connection's buffer.
+"""The maximum number of bytes inside OpenSSL in each direction; one call passes at most this many bytes. When the
+connection pauses reading, at most this many bytes remain inside OpenSSL: an incomplete record, and the bytes of one
+read that did not fit into the connection's buffer.
 """
 PLAIN_BYTES: Final = 32 * 1024
 """Number of plain-text bytes that can be encrypted into at most OPENSSL_BYTES: two complete TLS records."""
@@ -47,8 +49,8 @@ UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """
 HANDSHAKE_READ_BYTES: Final = 4096
-"""Size in bytes of a read until the handshake is done; a client's first message fits. While a client waits for its
-handshake, further bytes stay in its socket.
+"""The maximum size in bytes of a read until the handshake is done; a client's first message fits into such a read.
+While a client waits for its handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """Limit on the bytes that a client may send before its handshake is done: a client's certificate chain takes some
@@ -114,7 +116,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
-            self._state = _State.CLOSED  # uvloop delivers bytes although reading is paused
+            self._state = _State.CLOSED  # ignore further bytes: uvloop delivers some even if reading is paused
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -272,7 +274,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._has_ended:
             self._raw.resume_reading()
         if not self._will_pump:
-            # Call later, because this code runs inside a call of the connection.
+            # Schedule the call, because this code runs inside a call of the connection.
             self._will_pump = True
             self._loop.call_soon(self._pump_on)
 
@@ -388,7 +390,7 @@ def _read_into(
     """
     size, space = 0, len(room)
     while True:
-        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes than a record may be incomplete
+        if received is not None and incoming.pending < RECORD_BYTES:  # OpenSSL may need more bytes to complete a record
             fits = OPENSSL_BYTES - incoming.pending
             incoming.write(received[:fits])
             received = received[fits:] if len(received) > fits else None

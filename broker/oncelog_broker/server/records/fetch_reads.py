@@ -59,8 +59,8 @@ class FetchRead(ABC):
         self.is_urgent = False
         """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting fetch does not
-        wait for records of throttled partitions.
+        """The number of seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting
+        fetch does not wait for records of throttled partitions.
         """
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])

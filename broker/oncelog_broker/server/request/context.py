@@ -39,7 +39,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""Number of topics whose authorization is checked in one slice, which takes some milliseconds if the authorizer's
+"""The number of topics whose authorization is checked in one slice. A slice takes some milliseconds if the authorizer's
 decisions are not cached yet.
 """
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})

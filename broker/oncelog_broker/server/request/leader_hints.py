@@ -24,8 +24,8 @@ the id alone is enough for a client that knows the endpoints from its metadata, 
 highest version is 12.
 """
 MAX_HINTS: Final = 1000
-"""Limit on the hints in one response, so that building them is quick; for more partitions, the client requests the
-metadata.
+"""The maximum number of leader hints in one response, so that building them is quick. For further partitions, the
+client requests the metadata.
 """
 
 

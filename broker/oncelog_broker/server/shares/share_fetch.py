@@ -47,7 +47,7 @@ MAX_WAIT_SECONDS: Final = 600.0
 """The maximum wait of a ShareFetch in seconds, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
-"""Number of partitions in a response that are built before other work runs."""
+"""The response is built in slices: after this number of partitions, other work may run."""
 
 
 def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFetchResponse]:

@@ -35,7 +35,7 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 NAMES_AT_ONCE: Final = 500
-"""Number of missing topics above which the rest of the request runs in a separate task."""
+"""If a request names more missing topics than this number, the rest of the request runs in a separate task."""
 
 
 def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:

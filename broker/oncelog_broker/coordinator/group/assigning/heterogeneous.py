@@ -44,7 +44,9 @@ class _Plan:
         self.loads[member] += 1
 
     def topics_in_order(self) -> list[bytes]:
-        """Topics in the order of assignment: most partitions per reader first, then fewest readers first."""
+        """Topics in the order of assignment: topics with more partitions per reader come first; of equals, the topic
+        with fewer readers comes first.
+        """
 
         def place(topic_id: bytes) -> tuple[float, int, bytes]:
             readers = len(self.readers[topic_id])

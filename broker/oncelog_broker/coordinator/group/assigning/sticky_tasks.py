@@ -235,7 +235,7 @@ class _State:
         holder.give(task, holder.standby)
         self._total_quota.note(holder.count)
 
-    # --- both
+    # --- helpers for active tasks and standby tasks -------------------------------------------------------------------
 
     def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
         """Yield the tasks, ordered by partition."""

@@ -90,8 +90,9 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """The member after its next step towards the target: the member gives up partitions or gets free partitions.
-    `epoch`: the epoch of the member while it has partitions to give up."""
+    """Return the member after its next step towards the target: the member gives up partitions or gets free partitions.
+    `epoch`: the epoch of the member while it has partitions to give up.
+    """
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

@@ -122,9 +122,9 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
-    """The sending member if this heartbeat requires no work: the member has reached its target and reports no change,
-    and the group needs no new assignment. Otherwise None. Nearly every heartbeat changes nothing, so this check saves
-    most of the work.
+    """Return the sending member if this heartbeat requires no work: the member has reached its target and reports no
+    change, and the group needs no new assignment. Otherwise, return None. Nearly every heartbeat changes nothing, so
+    this check saves most of the work.
     """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
@@ -157,7 +157,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
-    """The member with the fields that the request sets; the other fields stay unchanged."""
+    """Return the member with the fields that the request sets; the other fields stay unchanged."""
     request = asked.request
     names = request.subscribed_topic_names
     return member._replace(
@@ -229,8 +229,9 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member after its target assignment has become its current assignment. Topics that the member no longer reads
-    are left out; these topics stay in the target until the next assignment."""
+    """Return the member after its target assignment has become its current assignment. Topics that the member no longer
+    reads are left out; these topics stay in the target until the next assignment.
+    """
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
     if member.epoch == epoch:

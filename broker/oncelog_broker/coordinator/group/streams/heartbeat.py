@@ -109,7 +109,7 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
     return None
 
 
-# --- the member in a heartbeat
+# --- functions for the member in a heartbeat --------------------------------------------------------------------------
 
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
@@ -190,7 +190,7 @@ def _check_bytes(
         )
 
 
-# --- the group of the heartbeat
+# --- functions for the group of the heartbeat -------------------------------------------------------------------------
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:

@@ -67,7 +67,7 @@ class StreamsMember(NamedTuple):
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] = ()
-    # ---
+    # --- the current assignment of the member -------------------------------------------------------------------------
     assigned: CurrentTasks = NOTHING
     pending_revocation: CurrentTasks = NOTHING
 
