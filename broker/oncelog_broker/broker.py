@@ -84,8 +84,8 @@ class Broker:
         """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
-        """Set when the broker cannot continue and must be stopped; the reason is logged. This event is not set while
-        ZooKeeper is unreachable; the broker then only stops leading until ZooKeeper is reachable again.
+        """An event that is set when the broker cannot continue and must be stopped; the reason is logged. This event is
+        not set while ZooKeeper is unreachable; the broker then only stops leading until ZooKeeper is reachable again.
         """
         self.http_service = HttpService()
 

@@ -15,7 +15,9 @@ from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a literal resource name, `*` matches every resource of its type; as a host, it matches every host."""
+"""A name that matches everything: as a literal resource name, `*` matches every resource of its type; as a host, it
+matches every host.
+"""
 EVERYBODY: Final = "User:*"
 """The principal of an ACL for all users."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -103,7 +105,9 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
     ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""Resource type -> the operations that exist for it, as authorized operations report them (KIP-430)."""
+"""Maps a resource type to the operations that exist for it; the field of authorized operations in responses reports
+these operations (KIP-430).
+"""
 
 
 class AclEntry(NamedTuple):

@@ -123,7 +123,7 @@ class Entity(WireType):
 
     def _emit_parse_tags(self, emit: Emitter, result: str) -> None:
         count, tag, stop = emit.name("tags"), emit.name("tag"), emit.name("stop")
-        with emit.block("if buf[pos] == 0:"):  # handle the usual case, no tagged fields, without a call
+        with emit.block("if buf[pos] == 0:"):  # the usual case, a struct without tagged fields, needs no call
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
@@ -233,7 +233,7 @@ def _default_expression(emit: Emitter, field: FieldSchema) -> str:
 def _runs(
     fields: list[tuple[FieldSchema, WireType]],
 ) -> list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]]:
-    """Return the fields in order, with each run of neighbouring fixed-size fields grouped into a list."""
+    """Return the fields in order; neighbouring fixed-size fields are grouped into one list."""
     runs: list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]] = []
     for pair in fields:
         if pair[1].format is None:
@@ -267,7 +267,7 @@ class MessageCodec(Generic[M]):
     def decode(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> M:
         """Return the message that starts at `position`; bytes after the message are ignored, as in Kafka.
 
-        Raises only MalformedMessage, whatever the bytes.
+        Raises no other error than MalformedMessage, whatever the bytes are.
         """
         return self.decode_from(data, position, max_elements=max_elements)[0]
 

@@ -211,8 +211,9 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Declare a list. The elements of the list are the struct that the annotation names, or `of=int32()` and the
-    like."""
+    """Declare a list. Declare a list. Its elements are of the struct that the annotation names, or of the type that
+    `of` gives, such as `of=int32()`.
+    """
     return _field(
         "array",
         versions,
@@ -263,7 +264,7 @@ def nested(
 )
 def struct(cls: type[T]) -> type[T]:
     """Declare a part of a message: a slotted dataclass whose fields are declared by the functions above."""
-    # All classes share the methods that dataclasses would otherwise generate for each class; this halves the import
+    # All message classes share methods that `dataclass` would otherwise generate for each class; this halves the import
     # time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]

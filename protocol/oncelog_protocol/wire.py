@@ -226,7 +226,7 @@ class Fixed(WireType):
         emit.line(f"{emit.out}.append({emit.constant('pack', self.struct.pack)}({self.emit_value(emit, value)}))")
 
     def emit_value(self, emit: Emitter, value: str) -> str:
-        """Return the expression whose value is packed."""
+        """Return the Python expression whose value is packed."""
         return value
 
 
@@ -278,7 +278,7 @@ class Sized(WireType):
         if not self.null:
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
             return
-        # handle None without a call, because most nullable fields are None
+        # None needs no call, because most nullable fields are None
         with emit.block(f"if {value} is None:"):
             emit.line(f"{emit.out}.append({self.null!r})")
         with emit.block("else:"):

@@ -1,8 +1,9 @@
-"""Readers of one wire value: (buffer, position, end) -> (value, next position).
+"""Readers of one wire value. Each reader takes a buffer, a position and the end, and returns the value and the position
+after it.
 
-Rule for every reader: it compares a length with the remaining bytes *before* it slices or allocates, and raises
-MalformedMessage (fixed-size reads raise struct.error and IndexError, which `codec` converts). Compact lengths are n +
-1, with 0 for null (KIP-482, T13).
+Every reader compares a length with the remaining bytes *before* it slices or allocates, and raises MalformedMessage if
+bytes are missing. (Reads of fixed size raise struct.error or IndexError instead, which `codec` converts.) Compact
+lengths are n + 1, with 0 for null (KIP-482, T13).
 """
 
 from __future__ import annotations

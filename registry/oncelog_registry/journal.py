@@ -173,7 +173,7 @@ class Journal:
             try:
                 await producer.close(timeout_s=0)
             except (KafkaError, ClientClosed):
-                return  # the next writer takes over the transactional id, which ends the open transaction
+                return  # an open transaction ends when the next writer takes over the transactional id
 
     async def _make_topic(self) -> None:
         brokers = len((await self._admin.describe_cluster()).brokers)

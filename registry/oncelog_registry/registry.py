@@ -221,7 +221,8 @@ class Registry:
 
     def _referred(self, schema: Schema, state: State) -> Mapping[str, SubjectVersion]:
         """Return all versions that a schema refers to, by the names that it uses, each version after its own
-        references. RegistryError 42201."""
+        references. Raises RegistryError 42201.
+        """
         found: dict[str, SubjectVersion] = {}
 
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:

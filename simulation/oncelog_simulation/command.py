@@ -1,4 +1,4 @@
-"""The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
+"""The command line, for example `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
 Every run takes place in one process, and depends only on its seed. Because the hashes of strings could also change a
 run, the command restarts itself with PYTHONHASHSEED=0 if that variable is not set.

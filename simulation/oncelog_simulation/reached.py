@@ -1,4 +1,5 @@
-"""Measures which branches of the broker the seeds have reached: `python -m oncelog_simulation coverage --seeds 1-100`.
+"""Measures which branches of the broker's code are executed in the runs of some seeds: `python -m oncelog_simulation
+coverage --seeds 1-100`.
 
 The modules of `ROOMS` are changed when they are imported: the first statement of each branch records that the branch
 was reached. Therefore the measurement needs a separate process, `python -m oncelog_simulation.reached FIRST LAST`,

@@ -18,15 +18,17 @@ WRITER = "the writer of the inputs"
 
 
 class ApplicationHistory(History):
-    """A `History` that reads the topics itself. `bootstrap_servers` returns the brokers' addresses; it is called when
-    they are first needed.
+    """A `History` that also reads the final content of topics. `bootstrap_servers` returns the brokers' addresses; it
+    is called when they are first needed.
     """
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Records that `read_processed` has found in the output topic, but that the test has not recorded as sends."""
+        """The records that `read_processed` has found in the output topic, and that the test has not recorded as sends
+        itself.
+        """
 
     def read(self, *topics: str) -> None:
         """Read the final content of these topics. Raises StillOpen or KafkaError."""

@@ -41,8 +41,8 @@ class BrokerStartError(Exception):
 
 
 class Broker:
-    """`start`, or a `with` statement, returns when the broker serves. The broker keeps its port and its data until the
-    end of the run.
+    """A broker process. `start`, or entering a `with` statement, returns when the broker serves. The broker keeps its
+    port and its data until the end of the run.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, name: str = "broker") -> None:

@@ -28,7 +28,7 @@ class BrokerGone(Exception):
 
 
 class NotStruck(AssertionError):
-    """Raised if the test's fault was never applied, so that the test has shown nothing."""
+    """Raised if the fault that a test has set was never applied, because such a test would prove nothing."""
 
 
 def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:

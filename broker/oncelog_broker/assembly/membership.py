@@ -62,7 +62,8 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Requests the log end offsets that an election needs; requests wait until `begin` is called.
+        """The object that requests the log end offsets that an election needs; its requests wait until its method
+        `begin` is called.
         """
         self.metadata = metadata
         self.is_clustered = is_clustered

@@ -129,8 +129,8 @@ class Replication:
 
 class WayBack:
     """Updates the cluster image and the replicas after the session was resumed, or after the broker has registered
-    again. Implements
-    `Return`."""
+    again. Implements the protocol `metadata.membership.membership.Return`.
+    """
 
     def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
         self._node_id = node_id

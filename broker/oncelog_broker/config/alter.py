@@ -50,8 +50,8 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Configuration key -> change of its value. The number of changes needs no limit, because there are few known keys, and
-processing ends at the first unknown key.
+"""Maps each configuration key to the change of its value. The number of changes needs no limit, because there are few
+known keys, and processing ends at the first unknown key.
 """
 
 
@@ -256,7 +256,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
             ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
         )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # SUBTRACT of a missing or invalid list element changes nothing
+    if operation is AlterOperation.SUBTRACT:  # if the element is missing or invalid, SUBTRACT changes nothing
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):

@@ -632,4 +632,6 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""Name of a key -> the keys that are used instead if the key is not set; the first of them that is set counts."""
+"""Maps the name of a key to its fallback keys: if the key is not set, the first fallback key that is set determines the
+value.
+"""

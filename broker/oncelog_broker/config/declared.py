@@ -134,8 +134,9 @@ _TYPE_WORDS: Final = {
 # The class has no slots, because Python 3.11 does not support slots together with frozen and Generic.
 @dataclass(frozen=True, eq=False)
 class ConfigKey(Generic[T_co]):
-    """A configuration key. A `default` of None means that the key is not set. Values of type LIST are tuples of
-    strings, values of type PASSWORD are secrets."""
+    """A configuration key. A `default` of None means that the key is not set. A value of type LIST is a tuple of
+    strings; a value of type PASSWORD is a `Secret`.
+    """
 
     name: str
     type: ConfigType

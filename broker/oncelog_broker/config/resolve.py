@@ -50,8 +50,8 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. Values that this release
-    cannot read are replaced by the module `stored`.
+    """Return the effective typed value of each topic key, for a topic with these `overrides` on this broker. The module
+    `stored` replaces values that this release cannot read.
     """
     overrides = readable_topic_overrides(overrides)
     return {

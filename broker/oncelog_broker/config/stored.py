@@ -22,12 +22,15 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""Topic key -> the value that replaces an unreadable value; with the replacement no records are deleted or compacted.
+"""Maps a topic key to the value that replaces an unreadable value; with the replacement no records are deleted or
+compacted.
 """
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
 """The replacement for the settings of a topic whose node in the metadata store cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
-"""The replacement for the dynamic settings of a broker, or of all brokers, if the node cannot be read."""
+"""The replacement for the dynamic settings of a broker, or of all brokers, if the node that has these settings cannot
+be read.
+"""
 
 
 class Unreadable(NamedTuple):
@@ -50,7 +53,7 @@ def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]
 
 
 def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
-    """Key -> typed value of a broker's dynamic settings, without unknown and read-only keys."""
+    """Return a broker's dynamic settings as a map from key to typed value, without unknown and read-only keys."""
     readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
     return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
 

@@ -6,8 +6,8 @@ These four kinds of proposals do not exist in Kafka:
   proposal if another replica of that ISR can lead. If no other replica can lead, the state stays unchanged, because a
   leader that cannot write is better than a new leader that has lost records.
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
-  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the partition
-  has no leader, unless an unclean election is allowed.
+  partition then has no leader until a replica of that ISR reports an open log (`election.py`), or an unclean election
+  is allowed.
 - A replica outside the ISR proposes the unchanged ISR. With this proposal a replica requests a new leader epoch, with
   the same leader, before it restarts its log with fewer records. In the new epoch the leader ignores the fetch
   offsets that the replica reported earlier.
@@ -36,8 +36,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""Value for a replica whose broker epoch the sender does not know; the controller does not check the broker epoch of
-this replica.
+"""The broker epoch in a proposal for a replica whose broker epoch the sender does not know; the controller then does
+not check it.
 """
 
 

@@ -51,8 +51,8 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and those
-    of these partitions that another broker leads now.
+    """The leadership balance of one broker: the partitions whose preferred leader is this broker, and how many of them
+    another broker leads now.
     """
 
     preferred: int

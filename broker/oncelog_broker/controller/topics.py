@@ -370,7 +370,7 @@ class TopicController:
 
 
 def too_many(partitions: int) -> KafkaError | None:
-    """KafkaError POLICY_VIOLATION if one request would create too many `partitions` in total; otherwise None."""
+    """Return KafkaError POLICY_VIOLATION if one request would create too many `partitions` in total; otherwise None."""
     if partitions <= MAX_PARTITIONS_PER_BATCH:
         return None
     message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."

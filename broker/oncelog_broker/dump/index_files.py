@@ -103,8 +103,9 @@ def dump_time_index(
 
 
 def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
-    """Yields the faults of an index that are visible without the log, or a message if there are none. A broker makes
-    the same checks at its start."""
+    """Yields the faults of an index that can be detected without the log; if there are none, yields a message that says
+    so. A broker makes the same checks at its start.
+    """
     is_sane = True
     for item in items:
         if isinstance(item, Fault):

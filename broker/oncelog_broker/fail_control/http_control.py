@@ -48,8 +48,8 @@ JSON_TYPE: Final = "application/json"
 
 
 def _commands() -> ModuleType:
-    """The module `commands`. It is imported at the first request, because it imports all messages, which would delay
-    the start of the broker.
+    """The module `commands`, imported at the first request: it imports all messages of the protocol, and an earlier
+    import would delay the start of the broker.
     """
 
     from oncelog_broker.fail_control import commands

@@ -123,13 +123,14 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # either no broker has registered, or a broker of an earlier release, which writes no nonce
+        return Age.UNKNOWN  # no broker has registered, or only a broker of an earlier release, which writes no nonce
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Return path -> age (current, older or newer than the store) of each directory with which a broker has
-    registered."""
+    """Return the age (current, older or newer than the store) of each directory with which a broker has registered, by
+    the directory's path.
+    """
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)
@@ -139,8 +140,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """The notes of current directories list lost directories. Return the list entry about this directory; None if there
-    is no entry.
+    """Return the entry about this directory in the lists of lost directories that the notes of current directories
+    have; None if there is no entry.
     """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]

@@ -56,7 +56,7 @@ class StoreKind(Enum):
 
 
 class LostDirectory(NamedTuple):
-    """A data directory that the broker had earlier and does not have now."""
+    """A data directory that the broker had earlier, and that is missing now."""
 
     path: str
     process: str
@@ -72,9 +72,11 @@ class DirectoryNote:
     directory_id: str
     """Id of the directory that contains this identity note."""
     directories: Mapping[str, str] = field(default_factory=dict)
-    """Directory id -> absolute path of all data directories of the broker, including this directory."""
+    """Maps the id of each data directory of the broker, including this directory, to its absolute path."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """Directory id -> directory that was missing at the last registration and whose loss no operator has accepted."""
+    """Maps the directory id to the directory, for each directory that was missing at the last registration and whose
+    loss no operator has accepted.
+    """
     store_kind: StoreKind | None = None
     """The kind of the store; None if no broker has registered with this directory yet."""
     store_id: str = ""

@@ -35,7 +35,7 @@ class Java(NamedTuple):
     version: int
     """The major version: 11 for Java 11, 8 for Java 1.8."""
     origin: str
-    """The place where this Java was found, for messages."""
+    """Where this Java was found, as text for messages."""
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:

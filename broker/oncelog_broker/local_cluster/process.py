@@ -46,9 +46,9 @@ exits if standard input ends before a line has arrived.
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""pid -> child process whose end was not waited for yet. The Popen objects are kept, because Popen warns if a running
-child
-is garbage-collected, and these children may outlive this process."""
+"""Maps the pid to the child process, for each child process whose end was not waited for yet. The Popen objects are
+kept, because Popen warns if a running child is garbage-collected, and these children may outlive this process.
+"""
 
 
 @atexit.register

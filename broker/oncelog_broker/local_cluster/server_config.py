@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from oncelog_broker.local_cluster.ports import LOOPBACK
 
 COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
-"""The allowed four-letter commands of a server; `conf` shows whether the responding server is the expected one, and
-`srvr` whether it serves.
+"""The allowed four-letter commands of a server; the response to `conf` shows whether the server is the expected one,
+and the response to `srvr` whether the server serves.
 """
 
 

@@ -56,7 +56,7 @@ class Jars(NamedTuple):
     class_path: str
     """The class path of the jars, in the form that `java -cp` takes."""
     origin: str
-    """The place where the jars were found, for messages."""
+    """Where the jars were found, as text for messages."""
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:

@@ -96,7 +96,7 @@ class Scraper:
     """Serves the scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
-        """The function `parts` returns None while the broker starts."""
+        """`parts` is a function that returns the parts of the broker; it returns None while the broker starts."""
         self._parts = parts
         self._slices = slices
         self._clock = clock

@@ -25,7 +25,7 @@ COUNTERS: Final = (
     ("totalfetchrequests", "fetches", "Partitions in Fetch responses to consumers."),
     ("failedfetchrequests", "failed_fetches", "Partitions in Fetch responses with an error."),
 )
-"""Columns: (name in Kafka, counter in `TopicTraffic`, meaning)."""
+"""Columns: Each entry is a tuple: name of Kafka's metric, counter in `TopicTraffic`, meaning."""
 
 
 def _declare(kafkas: str, ours: str, text: str) -> None:

@@ -73,11 +73,11 @@ class FetchPlan:
         self._limits = limits
         self._wanted: dict[Key, FetchPosition] = {}
         self._resting: dict[Key, tuple[float, FetchPosition]] = {}
-        """Partition in back-off -> (monotonic time at which the back-off ends, position of the fetch after the
-        back-off).
+        """Maps each partition in back-off to a pair: the monotonic time at which the back-off ends, and the position
+        from which it is fetched after that.
         """
         self._rests: dict[Key, float] = {}
-        """Partition -> seconds of its last back-off. A response without an error removes the entry."""
+        """Maps a partition to the seconds of its last back-off. A response without an error removes the entry."""
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
         self._changed: set[Key] = set()

@@ -91,7 +91,7 @@ class Fetchers:
         self._leaders = leaders
         self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
-        """Broker id of the leader -> its fetcher."""
+        """Maps the broker id of each leader to the fetcher for this leader."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
         """Partitions whose logs restart empty when their leaders have responded."""
@@ -276,7 +276,7 @@ class BrokerFetcher:
             try:
                 failed = await sync_all(unsynced)
             except BaseException:
-                self._unsynced = {**unsynced, **self._unsynced}  # keep them for the restarted loop
+                self._unsynced = {**unsynced, **self._unsynced}  # the restarted loop syncs them
                 raise
             for key, partition in failed:
                 if self._partitions.get(key) is partition:
@@ -385,7 +385,7 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # no log line, because the error is already logged
             return
-        # the log has already logged this error
+        # the log has already logged a known disk error
         if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -55,7 +55,7 @@ class ImageChanges:
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:
-        """Whether a change is queued for `topic`, or for any topic (None)."""
+        """Whether a change is queued for `topic`; with None, whether a change is queued for any topic."""
         return bool(self._noted) if topic is None else any(name == topic for name, _ in self._noted)
 
     def begin(self) -> None:
@@ -92,5 +92,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # only log the error, so that the other changes are still applied
+        except Exception:  # the error is only logged, so that the other changes are still applied
             logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

@@ -86,8 +86,8 @@ class LostEpochs:
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """Partition -> last epoch of its log, for logs that had newer epochs than the metadata store at startup. An
-        entry is removed when the partition gets a role.
+        """Maps the partition of each log that had newer epochs than the metadata store at startup to the last epoch of
+        this log. An entry is removed when the partition gets a role.
         """
 
     def __iter__(self) -> Iterator[LostEpoch]:

@@ -57,7 +57,9 @@ class OfflineLogRecovery:
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
+        """Maps a partition whose log could not be reopened to a pair: the seconds before the next attempt, and the
+        monotonic time of that attempt.
+        """
 
     def start(self) -> None:
         """Check for offline logs periodically, until the broker's tasks are cancelled."""

@@ -225,7 +225,7 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            # wait, to avoid a fast loop with a broker that closes each connection immediately
+            # without this wait, attempts would loop fast with a broker that closes each connection immediately
             link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:

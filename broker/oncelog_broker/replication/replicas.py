@@ -66,13 +66,12 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with the topics of partitions that this broker leads, if these partitions have changed without a new
-cluster image, for example because a log
-was opened.
+"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
+example because a log was opened; its argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Factory: gets `Replicas.on_truncated` and creates the `Fetching`. A factory is needed because `Replicas` and
-`Fetching` refer to each other.
+"""Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
+function in its constructor, because `Replicas` and `Fetching` refer to each other.
 """
 
 
@@ -108,7 +107,7 @@ class Replicas:
         self.lost_epochs = LostEpochs()
         """Partitions whose log has a newer leader epoch than the cluster image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """Topic -> traffic counters, for topics that have or had a partition on this broker."""
+        """Maps each topic that has or had a partition on this broker to its traffic counters."""
         self.traffic_of_deleted = TopicTraffic()
         """The summed traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
@@ -129,8 +128,8 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Follower id -> the partitions that the follower has not fetched yet in their new leader epoch, each with the
-        monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
+        each with the monotonic time, in seconds, until which its fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
@@ -404,7 +403,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # perhaps only one of many has changed
+                if known.get(index) is not state:  # of many partitions, perhaps only one has changed
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -589,7 +588,7 @@ class Replicas:
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            self._changes.look_now(wanted.key)  # no change, because the assignment may have been withdrawn
+            self._changes.look_now(wanted.key)  # apply a queued change first: it may withdraw the assignment
             if not self._is_wanted(wanted):
                 continue  # stop here, because the partition is no longer assigned to this broker
             del self._opening[wanted.key]

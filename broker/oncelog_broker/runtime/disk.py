@@ -430,7 +430,7 @@ class RealDisk:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # remove a partial file, because the disk may be full
+            self.remove(temporary)  # the file may be incomplete, and the disk full
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -535,7 +535,9 @@ class FileLock:
     """
 
     _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
-    """Real path of the lock file, and its (device, inode) -> the path of its directory as configured."""
+    """Maps the real path of each lock file, and also its pair of device and inode, to the path of its directory as
+    configured.
+    """
 
     __slots__ = ("_descriptor", "_keys")
 

@@ -49,7 +49,7 @@ class RoundRobin:
 
     def _give_slices(self) -> None:
         members = self._members
-        self.budget.claim()  # the first claim of the iteration, which starts the budget's time
+        self.budget.claim()  # this first claim of the iteration starts the measurement of the budget
         try:
             while members:
                 first = members.popleft()

@@ -86,7 +86,7 @@ class Pauses:
 
 
 Pause = Callable[[], Awaitable[None]]
-"""Type of `Pauses.here`: awaited between two steps of long work, so that other work may run."""
+"""Type of the method `Pauses.here`, which long work awaits between two steps, so that other work may run."""
 
 
 async def no_pause() -> None:

@@ -180,7 +180,7 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
     """Run `job` in a worker thread of `threads`, or of the default pool. If the caller is cancelled, this function
     still waits for the end of the job, because the caller must not touch the job's data before that.
     """
-    context = contextvars.copy_context()  # as in asyncio.to_thread, which supports only the default pool
+    context = contextvars.copy_context()  # like asyncio.to_thread, which supports only the default pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
@@ -205,7 +205,8 @@ class Deadlines:
         self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
         self._numbers = count()
         self._due: deque[tuple[dict[int, Callable[[], None]], Iterator[int]]] = deque()
-        """Buckets whose tick has passed, each with an iterator over the numbers that must still fire."""
+        """The buckets whose tick has passed, each with an iterator over the numbers of the timers that must still fire.
+        """
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call `callback` once, between `seconds` and `seconds` + TICK_SECONDS from now. The callback must be harmless

@@ -111,7 +111,9 @@ class RecordRuns:
         self.runs: list[Run] = []
 
     def __len__(self) -> int:
-        """Number of offsets in flight: from the first offset that is not done to the last offset that was acquired."""
+        """Number of offsets in flight: all offsets from the first one that is not done to the last one that was
+        acquired.
+        """
         return self.end - self.start
 
     def append(self, run: Run) -> None:

@@ -146,7 +146,8 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                # The lock has expired, but do not release the run: the outcome of its pending write decides its state.
+                # Although the lock has expired, the run is not released here: the outcome of its pending write decides
+                # its state.
                 run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 

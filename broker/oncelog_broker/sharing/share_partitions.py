@@ -1,4 +1,4 @@
-"""The loaded share partitions of this broker, that is, share partitions of partitions that this broker leads.
+"""The loaded share partitions of this broker. It loads share partitions only of partitions that it leads.
 
 A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
 leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
@@ -66,8 +66,9 @@ class SharePartitions:
         self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
         self._loading: dict[ShareKey, _Loading] = {}
         self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
-        """Group id -> the broker configuration and the overrides from which the settings were computed, and the
-        settings."""
+        """Maps each group id to the group's settings, and to the broker configuration and the overrides from which they
+        were computed.
+        """
         self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
 
     def start(self) -> None:

@@ -33,7 +33,8 @@ class SharedTopicPartition(NamedTuple):
 
 class ShareSession:
     """The session of one member. `next_epoch` is the session epoch that the next request must have. The session ends
-    with `connection`, which is only compared by identity."""
+    with `connection`, an object that is only compared by identity.
+    """
 
     __slots__ = ("connection", "group_id", "member_id", "next_epoch", "partitions")
 
@@ -60,7 +61,7 @@ class ShareSessions:
         self._max_partitions = max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_groups: Counter[str] = Counter()
-        """Group id -> number of the group's sessions; contains only groups with sessions."""
+        """Maps each group id to the number of the group's sessions; contains only groups with sessions."""
         self._partitions = 0
         """The number of partitions of all sessions."""
 

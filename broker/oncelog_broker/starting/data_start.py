@@ -86,11 +86,13 @@ class DataStart:
         """The nonce of this process: a random id that each process creates at its start."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """Held while identity notes are written. The lock is necessary because the thread of a cancelled start keeps
-        writing during the shutdown.
+        """A lock that is held while identity notes are written. The lock is necessary because the thread of a cancelled
+        start keeps writing during the shutdown.
         """
         self._taken_over: Mapping[str, bytes] = {}
-        """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
+        """Maps the path of each node in the embedded store of a broker that moves to ZooKeeper to the node's
+        contents.
+        """
         self.facts: StartFacts
         self.verdict: Verdict
         self._copy = self._newest_copy()
@@ -99,7 +101,7 @@ class DataStart:
         self.home = self._store_home()
         """The data directory that has the embedded store, or in which the store will be created."""
         self.place = opening.place(self.home)
-        """The place of the metadata store, for messages."""
+        """The path or address of the metadata store, as text for messages."""
 
     @classmethod
     def lock(

@@ -52,7 +52,7 @@ _DOUBLE: Final = struct.Struct("<d")
 _SFIXED64: Final = struct.Struct("<q")
 
 Attributes = tuple[tuple[str, str], ...]
-"""Attributes as pairs of key and value."""
+"""Type of the attributes of a resource or value: pairs of key and value."""
 
 
 class MalformedMetrics(ValueError):

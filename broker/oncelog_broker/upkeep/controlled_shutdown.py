@@ -29,13 +29,15 @@ SHOWN_SECONDS: Final = 5.0
 """Seconds to wait until the cluster image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
-"""Sends a ControlledShutdown request to the controller. Raises PeerUnavailable."""
+"""Type of an async function that sends a ControlledShutdown request to the controller. It raises PeerUnavailable."""
 Place = tuple[str, int]
-"""Topic and partition."""
+"""Type of a key: topic and partition."""
 
 
 class Patience(NamedTuple):
-    """The values of controlled.shutdown.max.retries, and in seconds, of controlled.shutdown.retry.backoff.ms."""
+    """The value of controlled.shutdown.max.retries, and the value of controlled.shutdown.retry.backoff.ms in
+    seconds.
+    """
 
     attempts: int
     backoff_seconds: float

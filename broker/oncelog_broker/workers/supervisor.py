@@ -42,7 +42,7 @@ class Supervisor:
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()
-        """Set when the metadata store can no longer be used."""
+        """An event that is set when the metadata store can no longer be used."""
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
         """Run the workers until `stop` is set; setting `stop_at_once` during a slow stop ends the workers immediately.

@@ -1,4 +1,4 @@
-"""The value of the hidden option `--worker`, with which a supervisor passes to a worker the values that are not
+"""The value of the hidden option `--worker`. With this option a supervisor passes to a worker the values that are not
 settings.
 """
 
@@ -17,7 +17,7 @@ class WorkerRole(NamedTuple):
     """The role of one process as a worker."""
 
     number: int
-    """From 1."""
+    """The number of the worker, counted from 1."""
     shared_listeners: tuple[str, ...]
     """The addresses on which all workers of the supervisor listen."""
     store_place: str = ""

@@ -33,7 +33,7 @@ class PortsNeeded(NamedTuple):
     shared: tuple[Listener, ...]
     """The configured listeners; every worker listens on each of these listeners."""
     own: tuple[tuple[Listener, ...], ...]
-    """Worker number -> the worker's own listeners, one for each configured listener."""
+    """Maps each worker's number to the worker's own listeners, one for each configured listener."""
 
 
 def worker_count(text: str, cores: int) -> int:
@@ -47,8 +47,8 @@ def worker_count(text: str, cores: int) -> int:
 
 
 def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
-    """The port of worker k is the configured port plus k times the number of listeners. Raises InvalidConfig if two
-    ports are the same, or a port number is too high.
+    """Return the own listeners of each worker. The port of worker k is the configured port plus k times the number of
+    listeners. Raises InvalidConfig if two ports are the same, or a port number is too high.
     """
     shared = listeners(config)
     own = tuple(tuple(_moved(each, number * len(shared)) for each in shared) for number in range(1, workers + 1))

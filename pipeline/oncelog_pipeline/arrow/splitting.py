@@ -41,8 +41,8 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
 
 
 def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys: bool) -> Any:
-    """Return an int64 array with the partition of each row: the row's column "partition" if set, otherwise the
-    partition of its key's hash; rows without a key get the partition `sticky`.
+    """Return an int64 array with the partition of each row. A row's value in the column "partition" is used if it is
+    set; otherwise the hash of the row's key determines the partition. Rows without a key get the partition `sticky`.
     """
     found: Any = np.full(len(columns), sticky, np.int64)
     keys = None if ignores_keys else columns.keys

@@ -5,9 +5,9 @@
   the run's id.
 - With per-task delivery, a partition has the id `oncelog-spark-QUERY/PARTITION`.
 
-All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash. An id
-that begins with the name and a slash therefore belongs to this query, and a sweep never aborts transactions of another
-query whose name begins with the same letters.
+All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash.
+Therefore an id that begins with a query's name and a slash belongs to that query, and a sweep never aborts transactions
+of another query whose name begins with the same letters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Query:
     name: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError for a name that cannot be part of a transactional id."""
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"{self.name!r}: the name of a query (writeId) has 1 to 200 letters, digits, dots, hyphens, underscores"

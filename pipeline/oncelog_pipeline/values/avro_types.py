@@ -51,7 +51,7 @@ WIDENED: Final[Mapping[frozenset[str], pa.DataType]] = {
 
 def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None = None) -> Schema:
     """Return the parsed schema, without logical types that Spark does not have. `referred` are the texts of the schemas
-    to which the schema refers; `named` is filled with all named types. Raises SchemaError.
+    to which the schema refers. The function adds all named types to `named`. Raises SchemaError.
     """
     named = {} if named is None else named
     try:

@@ -10,8 +10,8 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""The value version that oncelog writes; Kafka writes it from `transaction.version` 1 on; v0 does not have the fields
-of KIP-890.
+"""The value version that oncelog writes. Kafka writes this version from `transaction.version` 1 on. Version 0 does not
+have the fields of KIP-890.
 """
 
 

@@ -82,7 +82,7 @@ class FetchRequest(Request["FetchResponse"]):
             # leader epoch that the reader knows; -1 disables the check
             current_leader_epoch: int = int32("9+", default=-1)
             fetch_offset: int = int64()
-            # epoch of the last record that the reader has; -1 disables the check
+            # leader epoch of the reader's last record; -1 disables the check
             last_fetched_epoch: int = int32("12+", default=-1)
             log_start_offset: int = int64("5+", default=-1)  # log start offset of the follower; -1 from consumers
             # maximum bytes of this partition; the first batch of the response may exceed this limit

@@ -39,7 +39,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
 
 @message(api_key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Says whether the levels were changed.
+    """The response says whether the levels were changed.
 
     `error_code` is the first error of any feature. In v0 and v1, the response lists the features if all changes were
     accepted.

@@ -135,7 +135,7 @@ def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
         byte = data[position]
         if not byte & 0x81:
             record_end = position + 1 + (byte >> 1)
-            position += 2  # skip the length and the attributes
+            position += 2  # skips the length and the attributes
         elif not byte & 1 and (high := data[position + 1]) < 0x80:
             record_end = position + 2 + ((byte & 0x7F | high << 7) >> 1)
             position += 3
@@ -279,7 +279,7 @@ class _Shape:
         return most
 
     def extend(self, columns: RecordColumns, data: bytes, run: int, first_offset: int, base_timestamp: int) -> None:
-        """Add the `run` records from `end` on."""
+        """Add the `run` records that start at position `end`."""
         size = self.end - self.start
         last = self.start + size * run
         columns.offsets.extend(range(first_offset, first_offset + run))
@@ -308,7 +308,7 @@ class _Shape:
 
 def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes]] | None:
     """Return a pair for each byte of the timestamp delta: its position, and the byte values with which the delta keeps
-    its width. Returns None for rare widths.
+    its width. Returns None for widths that occur rarely.
     """
     if offset_at - timestamp_at == 1:
         return [(timestamp_at, ONE_BYTE)]

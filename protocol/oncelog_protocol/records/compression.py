@@ -1,8 +1,9 @@
 """The four codecs of Kafka's batches, with a limit on the memory that decompression may use.
 
-Three traps, each with a test. Java's reader refuses LZ4 frames with linked blocks, which most libraries write by
-default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must be read (T19). The size
-after decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
+This module avoids three traps; a test covers each of them. Java's reader refuses LZ4 frames with linked blocks, which
+most libraries write by default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must
+be read (T19). The size after decompression is known only by decompressing, so the output buffer grows up to the
+caller's limit.
 
 The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
 batches, because only its clients do, saves the time of the import.
@@ -20,7 +21,9 @@ from typing import Final
 from oncelog_protocol.records.batch import Buffer, CorruptBatch
 
 Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
-"""Decompresses the first argument into the second; returns the number of bytes."""
+"""Type of a function that decompresses its first argument into its second argument, and returns the number of
+decompressed bytes.
+"""
 
 
 class RecordsTooLarge(CorruptBatch):
@@ -75,8 +78,8 @@ CAPACITY_FACTOR: Final = 4
 unsuccessful attempts together cost at most a third of the last attempt.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""If a buffer would be larger than this (bytes), the output buffer gets the maximum size that the caller allows
-instead. Such a buffer reserves address space, and uses memory only for the pages that are written.
+"""If an output buffer would have more bytes than this, it gets the maximum size that the caller allows instead. Such a
+buffer reserves address space, and uses memory only for the pages that are written.
 """
 PIECE: Final = 1024 * 1024
 """Number of bytes that are copied out of a large output buffer in one step; the memory of the copied bytes is then

@@ -43,8 +43,8 @@ SAME_OR_ABSENT: Final = (
     "unevaluatedProperties",
     "unevaluatedItems",
 )
-"""Keywords that narrow a schema and are compared only for equality: the writer must have the same value, or the reader
-must not have the keyword.
+"""Keywords that restrict the allowed documents and are compared only for equality: the reader must not have the
+keyword, or the writer must have it with the same value.
 """
 MAX_COMPARED: Final = 20_000
 """Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
@@ -105,7 +105,7 @@ def _nodes_with_refs(document: Document) -> Iterator[tuple[Node, Node]]:
 
 
 class _Place(NamedTuple):
-    """The place of a subschema: its document, and the root from which its `$ref` is resolved."""
+    """The position of a subschema: its document, and the root from which its `$ref` is resolved."""
 
     document: Document
     root: Node

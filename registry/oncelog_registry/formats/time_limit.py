@@ -10,7 +10,7 @@ from oncelog_registry.limits import CHECK_SECONDS
 
 
 class TimeLimit:
-    """The time starts when this object is created."""
+    """The time limit of one comparison; the time starts when this object is created."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + CHECK_SECONDS

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 
 class DefectIsStale(Exception):
-    """Raised if the code has changed so that a defect no longer fits: the defect's text does not occur exactly once."""
+    """Raised if the code has changed so that a defect no longer fits: its text `old` does not occur exactly once in the
+    module.
+    """
 
 
 class Defect(NamedTuple):
@@ -48,7 +50,7 @@ def source_of(module: str) -> str:
 
 
 def changed(source: str, defect: Defect) -> str:
-    """Return the source with the defect. Raises DefectIsStale."""
+    """Return the source of the defect's module with `old` replaced by `new`. Raises DefectIsStale."""
     found = source.count(defect.old)
     if found != 1:
         raise DefectIsStale(f"{defect.name}: the text occurs {found} times in {defect.module}, not once")

@@ -1,4 +1,4 @@
-"""Defects of what a log keeps in files beside its batches: checkpoints, snapshots, indexes, leader epochs."""
+"""Defects of the files that a log keeps beside its batches: checkpoints, snapshots, indexes, leader epochs."""
 
 from __future__ import annotations
 

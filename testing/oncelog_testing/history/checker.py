@@ -17,7 +17,7 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def violations(history: History) -> list[Violation]:
-    """Raises ValueError for a history that cannot be judged."""
+    """Return all violations in a history. Raises ValueError for a history that cannot be judged."""
     history.settle_partitions()
     checks = (
         record_violations,

@@ -21,8 +21,8 @@ Found = Mapping[Place, Mapping[bytes, int]]
 
 
 def record_violations(history: History) -> Iterator[Violation]:
-    """Yield the violations in partitions whose final content is known (`finally_holds`); for other partitions, yield
-    only violations that are visible without the final content.
+    """Yield the violations in all partitions; for a partition whose final content is not known (`finally_holds`), only
+    violations that can be detected without it.
     """
     sends = history.sends_by_value()
     found = {place: offsets_by_value(records) for place, records in history.final.items()}

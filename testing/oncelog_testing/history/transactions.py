@@ -96,7 +96,7 @@ class ToldOfOne:
 
     def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
         self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
-        """Commits by offset."""
+        """The commits, by the offset that they commit."""
         for commit in commits:
             self._commits[commit.offset].append(commit)
         self._reads = sorted(reads, key=lambda read: read.asked)

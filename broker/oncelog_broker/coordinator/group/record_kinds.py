@@ -80,6 +80,11 @@ class Kinds:
         self._by_type = {kind.record: kind for kind in kinds}
         self._by_number = {kind.number: kind for kind in self._by_type.values()}
 
+    @property
+    def messages(self) -> dict[int, tuple[type[Any], type[Any]]]:
+        """Number of the kind -> the message classes of key and value."""
+        return {number: (kind.key, kind.value) for number, kind in self._by_number.items()}
+
     def has(self, record: object) -> bool:
         """Whether the type of the record is in this table."""
         return type(record) in self._by_type

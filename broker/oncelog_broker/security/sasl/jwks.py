@@ -20,8 +20,7 @@ READ_TIMEOUT_SECONDS: Final = 10.0
 MAX_BYTES: Final = 1024 * 1024
 """Limit in bytes on the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
-"""If tokens with unknown keys cause readings of the key set, at least this many seconds are between two such readings.
-"""
+"""Minimum seconds between two readings of the key set that tokens with unknown keys cause."""
 
 
 class Jwks:
