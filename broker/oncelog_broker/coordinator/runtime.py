@@ -14,8 +14,8 @@ or transactional id) falls back to the logged state, as in a restart (`Machine.o
 key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and before the end
 of the replay, the state machine differs from its log, so it is dropped and loaded again.
 
-Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
-append nothing has been replayed, and after a loss of leadership the state machine is dropped.
+Kafka's counterpart is CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a
+failed append nothing has been replayed, and after a loss of leadership the state machine is dropped.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ fsync would not report the lost data. An exception is a sync that failed for lac
 about the disk, so it is retried. One sync of the data directory makes the names of many logs durable. The kernel
 reports a failure only once, so the failure is stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 

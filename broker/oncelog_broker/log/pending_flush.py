@@ -101,7 +101,7 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # ignore a closed file: its segment was deleted meanwhile
+            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
                 file.sync()
         for file in self._indexes:
             file.sync()

@@ -44,7 +44,7 @@ class LogTrimmer:
         loses all its records. The callback may raise OSError.
         """
 
-    # --- starting a new segment ---------------------------------------------------------------------------------------
+    # --- methods that start a new segment -----------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment and create a new one, so that the closed segment can be deleted or compacted.

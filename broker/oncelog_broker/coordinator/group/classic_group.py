@@ -156,7 +156,7 @@ class ClassicGroup:
         """Instance id (group.instance.id) of a static member -> member id."""
         self.supported: Counter[str] = Counter()
         """Protocol name -> number of members that support the protocol."""
-        # --- soft state, which is not logged: the rebalance in progress
+        # --- fields of the soft state, which is not logged: the rebalance in progress ---------------------------------
         self.pending_members: set[str] = set()
         """Member ids that the broker gave to new clients with the error MEMBER_ID_REQUIRED, and with which no client
         has joined yet.
@@ -317,7 +317,7 @@ class ClassicGroup:
             read |= topics
         return frozenset(read)
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """Return the value to log when the leader sends `assignments`; members without an assignment get an empty

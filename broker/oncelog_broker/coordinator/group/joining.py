@@ -4,8 +4,8 @@ records change durable state.
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
 generation is formed. Each member then gets its response; the leader's response lists all members. The leader then sends
-the assignments, which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62,
-KIP-345, KIP-394, KIP-814.
+the assignments, which `membership.sync` handles. Kafka's counterpart is GroupMetadataManager; the rules come from
+KIP-62, KIP-345, KIP-394 and KIP-814.
 """
 
 from __future__ import annotations

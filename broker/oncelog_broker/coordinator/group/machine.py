@@ -247,7 +247,7 @@ class GroupMachine:
                 effects.reply(waiter, error)
         return effects
 
-    # --- requests of members ------------------------------------------------------------------------------------------
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def join(self, asked: joining.Join) -> Effects:
         request, config = asked.request, self._config
@@ -427,7 +427,7 @@ class GroupMachine:
         else:
             effects.changes.append(lambda: self.groups.pop(group.group_id, None))
 
-    # --- requests that commit, check or delete offsets ----------------------------------------------------------------
+    # --- methods that commit, check or delete offsets -----------------------------------------------------------------
 
     def commit(
         self,

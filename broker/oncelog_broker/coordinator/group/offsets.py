@@ -49,7 +49,7 @@ class CommittedOffsets:
         """Group -> (topic, partition) -> ids of the producers whose open transactions commit an offset of this
         partition."""
 
-    # --- replay of records from the log
+    # --- methods that replay records of the log -----------------------------------------------------------------------
 
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int

@@ -39,7 +39,7 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     updates: int = 0
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the state to and from records in the log ------------------------------------------------
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
         """Return the value of a snapshot record that stores this state."""

@@ -1,8 +1,8 @@
 """The delivery states of the records of a share partition: ranges of offsets with a delivery state and a delivery
 count. Pure.
 
-Source: Kafka's PersisterStateBatchCombiner. A batch is a range of offsets with the same delivery state and count.
-Batches are ordered by offset and do not overlap. The state of an offset outside all batches is unknown.
+Kafka's counterpart is PersisterStateBatchCombiner. A batch is a range of offsets with the same delivery state and
+count. Batches are ordered by offset and do not overlap. The state of an offset outside all batches is unknown.
 """
 
 from __future__ import annotations

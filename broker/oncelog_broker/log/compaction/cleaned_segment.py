@@ -8,7 +8,8 @@ removes the .cleaned files.
 4. The .swap files get their final names.
 5. The .deleted files are freed after file.delete.delay.ms.
 
-Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` completes the replacement at startup.
+At startup, `recovery.finish_interrupted_work` completes an interrupted replacement. Kafka's counterpart is
+LocalLog.replaceSegments.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
 cleaning compacts them.
 
-Source: Kafka's Cleaner.
+Kafka's counterpart is Cleaner.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # 0 lets the log start be checkpointed again, because it may not be durable
+        log.state.checkpointed_start = 0  # assume that no log start is checkpointed, so that it is written again
         try:
             # Keep the log end at or above the log start, because a later startup removes all records of a log that ends
             # below its checkpointed log start.

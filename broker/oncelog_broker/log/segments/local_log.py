@@ -1,7 +1,7 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
 log.
 
-Source: Kafka's LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
+Kafka's counterpart is LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
 `LogState`. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 

@@ -4,7 +4,7 @@ A heartbeat does not wait for its topics: the first response has the status MISS
 have the member's tasks, or the error of the creation. No topic is created by two tasks at the same time. After a failed
 creation, the same topic is created again only when the stored error has expired.
 
-Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.
+Kafka 4.3's counterpart is AutoTopicCreationManager.createStreamsInternalTopics.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """Return the response, for more than PARTITIONS_PER_STEP partitions, in slices of work."""
+        """Return the response in slices of work, for a request with more than PARTITIONS_PER_STEP partitions."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP

@@ -146,7 +146,7 @@ class FetchLane:
             named.wanted = before
         return False
 
-    # --- remembering requests that the handler has served -------------------------------------------------------------
+    # --- methods that remember requests that the handler has served ---------------------------------------------------
 
     def learn(
         self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /

@@ -144,7 +144,7 @@ class OneFetch:
         self._slot: Slot | None = None
         """The request's slot in the connection's answer queue while the request waits."""
 
-    # --- finding the partitions with news -----------------------------------------------------------------------------
+    # --- methods that find the partitions with news -------------------------------------------------------------------
 
     def look(self) -> bool:
         """Find the partitions with news (changes that the client must get). Returns False if the handler must serve one
@@ -204,7 +204,7 @@ class OneFetch:
         self._told, self._readable = told, readable
         return True
 
-    # --- reading and responding ---------------------------------------------------------------------------------------
+    # --- methods that read records and respond ------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Count the request, which the fast lane serves from now on, and respond or wait."""
@@ -311,7 +311,7 @@ class OneFetch:
             self._slot,
         )  # fmt: skip
 
-    # --- waiting for more records -------------------------------------------------------------------------------------
+    # --- methods that wait for more records ---------------------------------------------------------------------------
 
     def _wait(self, missing_bytes: int) -> None:
         """Wait in the purgatory until `missing_bytes` more bytes are available, or something else ends the wait."""
@@ -356,7 +356,7 @@ class OneFetch:
         if self._started and ways.route.times is not None:
             ways.route.times.note_waited(self._started, self._waiting_since, answered, ways.monotonic())
 
-    # --- leaving the request to the handler ---------------------------------------------------------------------------
+    # --- methods that leave the request to the handler ----------------------------------------------------------------
 
     def _context(self) -> RecordContext:
         return RequestContext(

@@ -117,7 +117,7 @@ class ConsumerGroup:
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = CONSUMER_PROTOCOL
     kind: Final = "consumer"
@@ -198,7 +198,7 @@ class ConsumerGroup:
                 return True
         return False
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
         return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))

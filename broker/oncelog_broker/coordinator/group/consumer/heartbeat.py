@@ -1,9 +1,9 @@
 """Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
 assignment. This module has no I/O; only replayed records change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early next
-heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's target.
-With early heartbeats each step of a rebalance takes less than one heartbeat interval.
+Kafka 4.3's counterpart is GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early
+next heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's
+target. With early heartbeats each step of a rebalance takes less than one heartbeat interval.
 """
 
 from __future__ import annotations

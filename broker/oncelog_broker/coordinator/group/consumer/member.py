@@ -110,7 +110,7 @@ class ConsumerMember(NamedTuple):
         topics = sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
         return PROTOCOL_OVERHEAD + said + topics + bytes_of(protocols)
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> MemberRecord:
         """Return the record with the fields that the member reports about itself."""

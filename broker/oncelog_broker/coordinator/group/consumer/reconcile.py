@@ -15,8 +15,8 @@ is assigned only when it is free.
     UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
     fenced.
 
-Source: Kafka's CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state UNREVOKED does
-not get a higher epoch for this reason alone.
+Kafka's counterpart is CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state
+UNREVOKED does not get a higher epoch for this reason alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
 no I/O; only replayed records change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early next
-heartbeat while share partitions are being initialized, because a new member cannot read until they are initialized.
+Kafka 4.3's counterpart is GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early
+next heartbeat while share partitions are being initialized, because a new member cannot read until they are
+initialized.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ShareGroup:
         self.checked_topics: TopicView | None = None
         self.asked_at_ms = 0
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = SHARE_PROTOCOL
     kind: Final = "share"
@@ -99,7 +99,7 @@ class ShareGroup:
         """Return the names of all topics that members read."""
         return topics_of(self.members)
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupEpochRecord:
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)

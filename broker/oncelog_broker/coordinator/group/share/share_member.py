@@ -50,7 +50,7 @@ class ShareMember(NamedTuple):
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> ShareMemberRecord:
         """Return the metadata record that stores the member's reported fields."""

@@ -117,7 +117,7 @@ class StreamsGroup:
         self.endpoint_epoch = 0
         self.endpoints = EndpointPartitions()
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = STREAMS_PROTOCOL
     kind: Final = "streams"
@@ -164,7 +164,7 @@ class StreamsGroup:
                 return False
         return True
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(
         self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Configs

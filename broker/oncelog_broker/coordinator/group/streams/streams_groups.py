@@ -104,7 +104,7 @@ class StreamsGroups:
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
 
-    # --- requests of members ------------------------------------------------------------------------------------------
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
         """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, which keeps

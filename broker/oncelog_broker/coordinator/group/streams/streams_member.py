@@ -103,7 +103,7 @@ class StreamsMember(NamedTuple):
         tags = sum(TOPIC_OVERHEAD + len(key.encode()) + len(value.encode()) for key, value in self.tags)
         return PROTOCOL_OVERHEAD + said + tags
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> StreamsMemberRecord:
         """Return the record with the fields that the member reports about itself."""

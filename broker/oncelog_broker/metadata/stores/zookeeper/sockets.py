@@ -60,7 +60,7 @@ class ReadAhead:
         """The number of bytes of the buffer that `recv` has already returned."""
         self._has_ended = False
         self._is_full = False
-        """Whether the last `send` could not send anything."""
+        """Whether the last call of `send` has sent no bytes."""
 
     def fileno(self) -> int:
         return self._connection.fileno()
