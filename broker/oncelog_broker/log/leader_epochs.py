@@ -61,9 +61,8 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch and its start offset
-        are both below those of the new entry. If this method raises, the
-        entries are unchanged.
+        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch is below `epoch` and
+        its start offset is below `start_offset`. If this method raises, the entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """

@@ -2,8 +2,8 @@
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
 for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
-before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
-seconds after the first record.) A log that stays empty has no records to lose.
+before the first checkpoint with an offset of the log. (The first checkpoint is often the checkpoint of the high
+watermarks, some seconds after the first record.) A log that stays empty has no records to lose.
 
 If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
 power

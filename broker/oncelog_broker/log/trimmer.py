@@ -33,10 +33,9 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback must lower these offsets in the checkpoint files. Otherwise, after a crash, a log that ends below its
-        checkpointed recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The
-        callback may
-        raise OSError.
+        callback must lower these offsets in the checkpoint files. If the offsets were not lowered, the log would count
+        as damaged after a crash, because it ends below its checkpointed recovery point, and records below the cleaner
+        checkpoint would count as compacted. The callback may raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
         """Callback: called after a truncation lowered the log start, before the next append. The callback must lower

@@ -199,8 +199,9 @@ class ClassicGroup:
     # --- methods that add, remove and find members --------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to that
-        of this member."""
+        """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to the
+        protocol type of this member.
+        """
         assert member.member_id not in self.members, member.member_id
         self.members[member.member_id] = member
         if member.instance_id is not None:

@@ -189,7 +189,7 @@ class TransactionCoordinator:
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
         """Check whether `partitions` are in the open transaction of the producer `asking`. Returns NONE or an error
         code for each partition. The result waits until the present state of the transactional id is committed (E4).
-        Otherwise a log could accept records of a transaction that the next coordinator does not know.
+        Without this wait, a log could accept records of a transaction that the next coordinator does not know.
         """
         return self.runtime.read(
             transactional_id,

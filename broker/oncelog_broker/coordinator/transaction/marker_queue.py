@@ -158,8 +158,8 @@ class MarkerQueue:
         return list(self._queues)
 
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
-        """Remove the markers to send to a broker now from the queue; the caller reports the result of each marker with
-        `answered`.
+        """Take the markers that must be sent to a broker now out of the queue; the caller reports the result of each
+        marker with `answered`.
 
         Markers of transactions that this broker no longer coordinates are dropped. Markers of partitions that another
         broker leads now are moved to that broker's queue.

@@ -51,8 +51,8 @@ with thousands of partitions does not delay other clients.
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""The producer id and the partition of a marker. They identify a marker in a request, because one request ends at most
-one transaction of a producer.
+"""The producer id and the partition of a marker. This pair identifies a marker in a request, because one request ends
+at most one transaction of a producer.
 """
 
 
@@ -159,8 +159,8 @@ class MarkerSender:
                 self._queue.again(waiting, self._clock.monotonic())
 
     async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
-        """Append the markers of a decision to the partitions in `left`, which this broker leads, in slices between
-        which other work runs.
+        """Append the markers of a decision to the partitions in `left`, which this broker leads. The work is done in
+        slices; other work runs between the slices.
         """
         try:
             marker = None

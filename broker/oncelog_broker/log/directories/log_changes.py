@@ -130,10 +130,9 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a power cut removed a new log before its sync, the next startup would report the old log's records
-        as lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError
-        for
-        `home`.
+        If the offsets remained, and a power cut removed a new log before its sync, the next startup would report the
+        old log's records as lost. Errors in directories other than `home`, whose disks may have failed, are only
+        logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:

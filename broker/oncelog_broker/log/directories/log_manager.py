@@ -583,7 +583,7 @@ class LogManager:
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced. The flush takes the latter logs offline.
+        whose directory could not be synced. The flush takes the logs with an unsynced directory offline.
         """
         now = self._clock.monotonic()
         return [

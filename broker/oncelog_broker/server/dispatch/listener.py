@@ -85,7 +85,7 @@ class Listeners:
             await listening.start()
 
     async def sweep(self) -> None:
-        """Close idle and stalled connections, and free unused memory of the others."""
+        """Close idle and stalled connections, and free the unused memory of the other connections."""
         loop = asyncio.get_running_loop()
         for number, connection in enumerate(self.connections, 1):
             connection.sweep(loop.time())

@@ -1,4 +1,4 @@
-"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599): the only module that does so.
+"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599). No other module enforces quotas.
 
 A client that has exceeded its quota gets its response immediately, with the time to wait (`throttle_time_ms`), and the
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and

@@ -1,10 +1,9 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-The session code does no I/O. It turns a request into a plan of the partitions to read, in slices of work, because a
-request may have tens of thousands of partitions. For each partition, a session remembers the client's last fetch
-position and the
-values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
-noticed.
+The session code does no I/O. The code turns a request into a plan of the partitions to read. This work is done in
+slices, because a request may have tens of thousands of partitions. For each partition, a session remembers the client's
+last fetch position and the values last sent to the client. The epoch counts the requests of a session, so that a lost
+or repeated request is noticed.
 
     session id  epoch   meaning
     0           -1      no session: full request and full response

@@ -3,10 +3,10 @@
 The lane recognises a request that differs from an earlier request only in numbers (epochs, offsets, the partition's
 index): the bytes around these numbers are equal. `one_fetch` checks the partitions of a request, waits, and responds.
 
-Order: first the fast lane checks all partitions. It declines the request if the handler of Fetch must serve one of
-them, for example because of an error, a diverging log or a throttle. After these checks, the fast lane counts the
-request in its fetch session, and records a follower's position in each partition. After the request is counted, the
-lane may still find a case that it does not serve: two partitions with changes, or aborted transactions.
+Order: first the fast lane checks all partitions. The lane declines the request if the handler of Fetch must serve one
+of these partitions, for example because of an error, a diverging log or a throttle. After these checks, the fast lane
+counts the request in its fetch session, and records a follower's position in each partition. After the request is
+counted, the lane may still find a case that it does not serve: two partitions with changes, or aborted transactions.
 `records.fetch.read_again` serves such a request.
 """
 

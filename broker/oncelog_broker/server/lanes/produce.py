@@ -133,7 +133,9 @@ class _Destination:
         answer: Pattern,
         client_id: str | None,
     ) -> None:
-        """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time change."""
+        """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time differ
+        from one response to the next.
+        """
         self.partition = partition
         self.client_id = client_id
         topic = request.topic_data[0]

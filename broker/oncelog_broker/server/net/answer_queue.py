@@ -233,7 +233,9 @@ class AnswerQueue:
             self._write(outgoing)
 
     def make_ready(self, slots: list[Slot]) -> None:
-        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
+        """Note that the responses of `slots` are complete. The responses are sent by the next call of `finish`, which
+        must follow.
+        """
         if self._is_closed:
             return
         for slot in slots:

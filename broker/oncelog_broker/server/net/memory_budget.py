@@ -2,12 +2,11 @@
 counts. Pure.
 
 A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
-share of a connection depends
-on the usage of the others: an address may use three quarters of the bytes that other addresses leave free in the
-budget. A connection may use three quarters of the bytes that the other connections of its address leave free in the
-share of the address. So a new connection always gets some bytes, however many bytes are in use, and a connection that
-is alone gets more than half of the budget (the "dynamic thresholds" of shared packet buffers, Choudhury and Hahne
-1998).
+share of a connection depends on the usage of all other connections: an address may use three quarters of the bytes that
+other addresses leave free in the budget. A connection may use three quarters of the bytes that the other connections of
+its address leave free in the share of the address. So a new connection always gets some bytes, however many bytes are
+in use, and a connection that is alone gets more than half of the budget (the "dynamic thresholds" of shared packet
+buffers, Choudhury and Hahne 1998).
 
 A request may need more than a share, and several half-received requests must not wait for each other forever: so at any
 time one holding (the bytes of one connection) may exceed its share. That holding is the waiting holding that needs the

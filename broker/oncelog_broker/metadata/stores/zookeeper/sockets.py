@@ -46,10 +46,9 @@ class ReadAhead:
     """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
     been done.
 
-    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. Otherwise, after a TLS
-    record without data, or half a record, kazoo's thread would wait for more bytes, and would send no heartbeats during
-    the wait.
-    Other threads may call only `shutdown`.
+    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. If it also counted as
+    readable after a TLS record without data, or after half a record, kazoo's thread would wait for more bytes, and
+    would send no heartbeats during the wait. Other threads may call only `shutdown`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
