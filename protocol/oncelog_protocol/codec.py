@@ -2,8 +2,7 @@
 
 For each version, the declaration of a message is converted to a tree of `wire` constructs. The tree is compiled to one
 straight-line Python function for encoding and one for decoding: consecutive fixed-size fields become one unpack, arrays
-become inline loops, and record
-data stay a slice.
+become inline loops, and record data stay a slice.
 """
 
 from __future__ import annotations

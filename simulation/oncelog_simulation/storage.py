@@ -212,7 +212,7 @@ class Storage:
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
 
     def sync_directory(self, path: str) -> None:
-        """Make the changes of this directory's names durable. OSError."""
+        """Make the changes of this directory's names durable. Raises OSError."""
         wanted = {id(self.directory(path))}
         durable: list[Change] = []
         left: list[Change] = []

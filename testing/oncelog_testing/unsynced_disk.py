@@ -19,7 +19,7 @@ class UnsyncedFile(RealFile):
     __slots__ = ()
 
     def sync(self) -> None:
-        """Raises FileClosed."""
+        """Sync nothing. Raises FileClosed if the file is closed."""
         if self._is_closed:
             raise FileClosed(f"{self.path} was closed before it could be synced")
 

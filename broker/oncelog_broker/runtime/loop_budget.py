@@ -12,9 +12,8 @@ from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
 """Seconds in each loop iteration for the pipelined requests of all connections together, without the first request of
-each connection. This time is enough
-for about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a
-write for each request.
+each connection. This time is enough for about a hundred small requests, with one write for each connection, which is
+cheaper than a loop iteration and a write for each request.
 """
 
 

@@ -36,8 +36,7 @@ class OffsetCommitValue:
     """A committed offset.
 
     v1: expire_timestamp, in this version only (since KIP-211, offsets expire according to the state of the group). v3:
-    leader_epoch (KIP-320). v4:
-    flexible.
+    leader_epoch (KIP-320). v4: flexible.
     """
 
     offset: int = int64()

@@ -101,7 +101,7 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
-    """The strength of the strike selects the partition."""
+    """Return a placeholder: the strength of the strike selects a partition, and with it its leader, later."""
     return ("leader",)
 
 

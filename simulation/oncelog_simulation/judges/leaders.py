@@ -17,8 +17,8 @@ Epoch = tuple[bytes, int, int]
 
 
 class Leaders:
-    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions
-    it leads.
+    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions it
+    leads.
     """
 
     name = "leaders"

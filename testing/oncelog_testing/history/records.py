@@ -35,7 +35,7 @@ def record_violations(history: History) -> Iterator[Violation]:
 
 
 def offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
-    """See `Found`."""
+    """Return the offset of each value; see `Found`."""
     return {value: offset for offset, value in records}
 
 
