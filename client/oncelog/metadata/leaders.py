@@ -59,8 +59,8 @@ async def ask_leaders(
 
 
 class _Asking(Generic[V, R]):
-    """`open` contains the partitions without a result or final error, and `_again` the open partitions without an
-    outstanding request.
+    """The state of one call. `open` contains the partitions without a result or final error, and `_again` those of them
+    for which no request is outstanding.
     """
 
     def __init__(
