@@ -28,7 +28,7 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """
 
     key: str = string("0-3", default="")
-    key_type: int = int8("1+", default=0)  # a CoordinatorType
+    key_type: int = int8("1+", default=0)  # the number of a CoordinatorType
     coordinator_keys: list[str] = array("4+", of=string(), default_factory=list)
 
 
