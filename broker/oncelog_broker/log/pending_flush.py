@@ -101,11 +101,11 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
+            with suppress(FileClosed):  # the segment was deleted meanwhile, so it need not be durable
                 file.sync()
         for file in self._indexes:
             file.sync()
-        for snapshot in self._snapshots:  # snapshots are written after the records that they describe
+        for snapshot in self._snapshots:  # after the records that the snapshots describe
             try:
                 snapshot.write()
             except OSError as error:

@@ -294,7 +294,7 @@ class LogManager:
             offset, _, home = max(
                 (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
             )
-            if offset > 0 and name not in deleted:  # (the checkpoint entry of a deleted log remains for a while)
+            if offset > 0 and name not in deleted:  # a deleted log keeps its checkpoint entry for a while
                 path = home.join(name)
                 self._homes[key] = home
                 self._missing.add(key)
@@ -354,7 +354,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the value is (new settings, last known offsets)
+            self._returning[key] = known._replace(wanted=wanted)  # the known offsets, with new settings
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -514,7 +514,7 @@ class LogManager:
         """Measure the free space of the data directories. The result is used to choose the directory of a new log. This
         method may be called in any thread.
         """
-        # no measurement is needed if there is only one directory
+        # With a single directory there is nothing to choose, so nothing is measured.
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
@@ -735,7 +735,7 @@ class LogManager:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
             if home.noted_offset(key) > 0:
-                raise  # the log was synced, so the file with the topic id was damaged after that sync
+                raise  # the file was synced together with the log, so it was damaged later
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:

@@ -102,7 +102,7 @@ class LocalLog:
         size, active, params = len(batch), self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         if (
-            not (  # a quick check: if it does not show that the batch fits, call `_roll_reason`
+            not (  # quick check, before the slower `_roll_reason`
                 active.size + size <= params.max_size
                 and active.first_timestamp >= 0
                 and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
@@ -175,7 +175,7 @@ class LocalLog:
             return
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # sync first, because otherwise recovery would mistake lost records for a part of the gap
+            self._sync_end()  # so that recovery does not take lost records for a gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -184,7 +184,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # an empty segment is never closed, because it would seem to have lost its records
+        else:  # replace an empty segment: closed, it would look like lost records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -261,7 +261,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # set this first, because other threads read it
+        self.directory_dirty = True  # first, because other threads read this flag
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
