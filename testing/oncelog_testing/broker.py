@@ -66,7 +66,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any client."""
+        """The broker's address as `host:port`, for any client."""
         return f"{LOOPBACK}:{self.port}"
 
     def __str__(self) -> str:

@@ -154,7 +154,7 @@ class ConfigKey(Generic[T_co]):
 
     @property
     def expected(self) -> str:
-        """A description of the allowed values."""
+        """A description of the allowed values, for error messages."""
         return ", ".join(filter(None, (_TYPE_WORDS.get(self.type, "a string"), self.allowed.words)))
 
     def parse(self, text: str) -> T_co:

@@ -57,7 +57,7 @@ _LONGEST_STATE: Final = 300
 
 
 class Deposed(Exception):
-    """Another broker has become controller."""
+    """Raised if a write was refused because another broker has become controller."""
 
 
 class Refused(Exception):

@@ -426,7 +426,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
+            future.exception()  # mark the error as retrieved: otherwise the loop logs it if no caller waits
 
 
 async def connect(

@@ -50,7 +50,7 @@ MAX_COMPARED: Final = 20_000
 """Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
 
 Node = Any
-"""A schema: a mapping, True or False."""
+"""Type of a JSON schema: a mapping, True (allows everything) or False (allows nothing)."""
 
 
 class Document(NamedTuple):

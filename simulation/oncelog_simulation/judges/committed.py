@@ -67,7 +67,7 @@ class Prefix:
         """The first offset; earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
-        """The broker that exposed the last batch."""
+        """The id of the broker that exposed the last of the batches."""
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.is_cut = False

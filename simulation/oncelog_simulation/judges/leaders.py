@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 Epoch = tuple[bytes, int, int]
-"""Topic id, partition and leader epoch."""
+"""Type of a key: topic id, partition and leader epoch."""
 
 
 class Leaders:

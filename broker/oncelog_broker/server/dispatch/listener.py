@@ -28,7 +28,7 @@ SWEPT_PER_TURN: Final = 50
 """Maximum number of connections that one iteration of the loop checks or closes."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
-"""Seconds that a stopping broker waits until the buffered responses are sent."""
+"""The maximum number of seconds that a stopping broker waits until the buffered responses are sent."""
 
 
 class Listeners:
@@ -85,7 +85,7 @@ class Listeners:
             await listening.start()
 
     async def sweep(self) -> None:
-        """Close idle and stalled connections, and free unused memory of the others."""
+        """Close idle and stalled connections, and free the unused memory of the other connections."""
         loop = asyncio.get_running_loop()
         for number, connection in enumerate(self.connections, 1):
             connection.sweep(loop.time())

@@ -1,8 +1,8 @@
 """The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
 partitions.
 
-Source: Kafka's SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M / P)
-members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
+Kafka's counterpart is SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M /
+P) members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
 one. Within these two limits (members per partition, partitions per member) a member keeps its previous partitions. If
 members read different topics, each topic is assigned separately. Pure.
 """

@@ -93,7 +93,7 @@ class ShareGroups:
         group.checked_topics = None
         self._step(group, effects).start_sessions()
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def heartbeat(self, asked: ShareHeartbeat) -> Effects:
         """Handle a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
@@ -110,7 +110,7 @@ class ShareGroups:
             heartbeat.heartbeat(step, asked)
         return effects
 
-    # --- requests and records about the state of share partitions
+    # --- methods about the state of share partitions ------------------------------------------------------------------
 
     def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
         """Log which share partitions the share coordinators have initialized (`done`) or failed to initialize
@@ -138,8 +138,9 @@ class ShareGroups:
         return effects
 
     def all_states(self, group_id: str) -> Target:
-        """The share partitions whose state a group has initialized; partitions of deleted topics are left out. Raises
-        KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the share partitions whose state a group has initialized; partitions of deleted topics are left out.
+        Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = find_share_group(self._groups.get(group_id), group_id)
         assignable, topics = group.state_partitions.assignable(), self._topics()
         return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}
