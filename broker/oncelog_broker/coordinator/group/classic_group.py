@@ -25,8 +25,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class Member:
-    """A member of a group of the classic protocol. `is_new`: the member has not been part of a generation yet, so the
-    member does not know its own id."""
+    """A member of a group of the classic protocol. `is_new` is True while the member has not been part of a generation;
+    such a member does not know its own id yet.
+    """
 
     __slots__ = (
         "assignment",

@@ -29,7 +29,7 @@ class Join(NamedTuple):
 
     `requires_member_id`: from v4 on, a new dynamic member first gets an id with which it must join (KIP-394).
     `can_skip_assignment`: from v9 on, the response can tell a returning static leader that the assignment is still
-    valid (KIP-814). `no_protocol`: the value for a missing protocol name, which is None from v7 on.
+    valid (KIP-814). `no_protocol` stands for a missing protocol name in the response: "" before v7, None from v7 on.
     """
 
     request: JoinGroupRequest

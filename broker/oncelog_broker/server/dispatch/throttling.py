@@ -74,7 +74,7 @@ class Throttling:
     """Enforces the client quotas of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
-        """`is_observed`: usage is also recorded for metrics."""
+        """If `is_observed` is True, usage is also recorded for metrics."""
         self._clock = clock
         self._quotas: Quotas = {}
         self._has_quotas = False
@@ -204,8 +204,8 @@ class Throttling:
     # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
-        """Return the client's quotas if they were looked up already; None means that the request must be served with
-        its handler (the usual way), which looks the quotas up.
+        """Return the client's quotas if they were looked up before; otherwise None. None means that the request must be
+        served by its handler (the usual way); the quotas are then looked up.
         """
         gate, limits = connection.gate, connection.client_limits
         if (
@@ -231,8 +231,8 @@ class Throttling:
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
-        """Record usage; returns the seconds that the client must then wait. `in_full`: charge the entire amount, even
-        to a bucket that several clients share and whose debt is otherwise bounded.
+        """Record usage; returns the seconds that the client must then wait. If `in_full` is True, the entire amount is
+        charged, even to a bucket that several clients share; without `in_full`, the debt of such a bucket is bounded.
         """
         now = self._clock.monotonic()
         if self.observed is not None:

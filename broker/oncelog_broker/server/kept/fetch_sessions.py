@@ -334,8 +334,8 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Return whether the changed `session` is within the limits of the cache, if necessary after evicting idle
-        sessions.
+        """Evict idle sessions while all sessions together have too many partitions. Returns whether the changed
+        `session` and the cache are within their limits afterwards.
         """
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False

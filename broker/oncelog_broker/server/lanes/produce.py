@@ -515,8 +515,8 @@ class _Appended:
         lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
 
     def note_answered(self, answered: float) -> None:
-        """Record how long the request has waited, if the request is timed. `answered`: when its wait ended, in
-        monotonic seconds.
+        """Record how long the request has waited, if the request is timed. `answered` is the monotonic time, in
+        seconds, when the wait ended.
         """
         lane = self._lane
         if self._started and lane.route.times is not None:

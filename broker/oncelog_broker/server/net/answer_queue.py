@@ -37,7 +37,7 @@ class Slot:
     """The position of one response in the queue. The slot `is_ready` when its `parts` (the bytes of the response) are
     complete; `parts` may be empty (acks=0).
 
-    `is_unread`: the request is still being decoded and has had no effect yet.
+    `is_unread` is True while the request is being decoded; it has had no effect yet.
     """
 
     __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")

@@ -508,7 +508,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if `is_long_poll`, which means that it waits for other clients. With `reads_frame` the frame's bytes stay
         unchanged until the response is
         sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
-        `is_unread`: the request is still being decoded, and is not cancelled before `begins`.
+        If `is_unread` is True, the request is still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:

@@ -161,8 +161,8 @@ class ShareGroups:
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
-        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too;
-        raises KafkaError NON_EMPTY_GROUP if the group has members or other state.
+        """Log that the share coordinators have deleted the state of these topics. If `with_group` is True, the group is
+        deleted, too, and KafkaError NON_EMPTY_GROUP is raised if the group has members or other state.
         """
         effects = Effects()
         group = self._groups.get(group_id)

@@ -61,7 +61,8 @@ def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
 
 class _Difference(NamedTuple):
     """A member's tasks in one role (active, standby or warm-up): the tasks that it keeps, must give up, and gets now.
-    `is_unreleased`: other members still have some tasks of the target."""
+    `is_unreleased` is True if other members still have some tasks of the target.
+    """
 
     kept: Tasks
     revoked: Tasks
