@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from weakref import WeakSet
 
-from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, FileSystemSync
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.process import Process, ProcessIsDead
 from oncelog_simulation.storage import Directory, Inode, Storage
@@ -251,6 +252,13 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         self.before_sync(path)
         self.storage.sync_directory(path)
+
+    def watch_file_system(self, path: str) -> FileSystemSync | None:
+        return None  # so that each file is synced, and may fail
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
 
     def read_file(self, path: str) -> bytes:
         self.before_read(path)

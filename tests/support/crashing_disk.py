@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from random import Random
 
@@ -110,6 +110,21 @@ class HeldLock:
         pass
 
 
+class CrashingFileSystem:
+    """Syncs everything that the disk has. A kill during the sync leaves a part of the files synced."""
+
+    def __init__(self, disk: CrashingDisk) -> None:
+        self._disk = disk
+
+    def sync(self) -> None:
+        for path in self._disk.paths(""):
+            self._disk.open(path).sync()
+        for directory in self._disk.directories():
+            self._disk.sync_directory(directory)
+
+    def close(self) -> None: ...
+
+
 class CrashingDisk:
     """The simulated disk: files and directories in memory, with kills and power cuts."""
 
@@ -119,6 +134,8 @@ class CrashingDisk:
         """The number of changes until the kill; None means that no kill is planned. A negative number means that the
         process is dead.
         """
+        self.syncs_file_system = False
+        """Whether the disk can sync the entire file system."""
         self._directories: set[str] = {"/"}
         self._unsynced_directories: set[str] = set()
         self._unsynced_moves: list[tuple[str, str]] = []
@@ -264,6 +281,13 @@ class CrashingDisk:
         self._unsynced_directories -= {made for made in self._unsynced_directories if os.path.dirname(made) == path}
         self._unsynced_moves = [move for move in self._unsynced_moves if os.path.dirname(move[1]) != path]
 
+    def watch_file_system(self, path: str) -> CrashingFileSystem | None:
+        return CrashingFileSystem(self) if self.syncs_file_system else None
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
+
     def read_file(self, path: str) -> bytes:
         self.check_alive()
         if path not in self._names:
@@ -300,6 +324,10 @@ class CrashingDisk:
 
     def divide_descriptors(self, max_connections: int) -> int:
         return max_connections
+
+    def directories(self) -> list[str]:
+        """Return the paths of all directories, sorted, so that a parent comes before the directories in it."""
+        return sorted(self._directories)
 
     # --- methods for tests ---------------------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, c
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
+from oncelog_broker.log.pending_flush import PendingFlush
+from oncelog_broker.log.periodic_work import PeriodicWork
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
@@ -106,6 +108,8 @@ class PartitionLog:
         self.producers = content.producers
         self.producer_state = content.producers.state
         self.leader_epochs = content.epochs
+        content.producers.on_snapshot = state.note_flush_due
+        content.local.on_marked = state.note_files_to_free
         self._content = content
         self.local = content.local
         """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
@@ -260,6 +264,8 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Apply changed settings, from the next call on."""
         self.state.config = config
+        if config.limits_unflushed:
+            self.state.note_flush_due()
         self._append_limits = ValidationLimits.of(config)
         self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
         self.local.update_config(config)
@@ -267,29 +273,67 @@ class PartitionLog:
 
     def close(self) -> None:
         """Flush the log, write all indexes, and close the files. For an offline log, this method only closes the files.
-        Raises
-        KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        try:
+            flush = self.begin_close()
+        except BaseException:
+            self.close_files()
+            raise
+        failure: OSError | None = None
+        if flush is not None:
+            try:
+                flush.sync()
+            except OSError as error:
+                failure = error
+        self.finish_close(flush, failure)
+
+    def begin_close(self) -> PendingFlush | None:
+        """Write all indexes and take a snapshot of the producers; returns the flush that the caller must sync before it
+        calls `finish_close`, or None if nothing must be synced. Raises KAFKA_STORAGE_ERROR.
 
         If the log has not changed since it was opened, no file is written, so that a broker with very many logs stops
         quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
-        state = self.state
+        self.flusher.note_failed_flush()
+        if not self.state.may_be_changed or self._fingerprint() == self._untouched:
+            return None
+        self.local.active.index_max_timestamp()
+        self.producers.take_snapshot(self.local.log_end_offset)
+        self.local.directory_dirty = True
+        return self.flusher.prepare_flush()
+
+    def finish_close(self, flush: PendingFlush | None, failure: OSError | None = None) -> None:
+        """Finish `begin_close` after `flush` was synced, or after its sync has raised `failure`; closes the files.
+        Raises KAFKA_STORAGE_ERROR.
+        """
         try:
-            self.flusher.note_failed_flush()
-            if state.may_be_changed and self._fingerprint() == self._untouched:
-                state.offline_reason = CLOSED
-            if state.may_be_changed:
-                self.local.active.index_max_timestamp()
-                self.producers.take_snapshot(self.local.log_end_offset)
-                self.local.directory_dirty = True
-                self.flusher.flush()
-                state.offline_reason = CLOSED
+            if failure is not None:
+                raise self.flusher.flush_failed(failure) from failure
+            if flush is not None:
+                self.flusher.finish_flush(flush)
+            if self.state.may_be_changed:
+                self.state.offline_reason = CLOSED
         finally:
-            self.local.close()
+            self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files without writing anything."""
+        self.local.close()
 
     def pause(self) -> None:
         """Refuse all calls with NOT_LEADER_OR_FOLLOWER, while a copy in another data directory replaces this log."""
         self.state.offline_reason = MOVING
+
+    def register_work(self, work: PeriodicWork) -> None:
+        """Register the log's periodic work, now and in the future, in `work`."""
+        self.state.periodic_work = work
+        if self.is_offline:
+            work.failed.add((self.topic, self.partition))
+        if self.local.has_marked:
+            self.state.note_files_to_free()
+        if self.config.limits_unflushed or self.flusher.is_flush_due:
+            self.state.note_flush_due()
 
     def resume(self) -> None:
         """Accept calls again after `pause`, because the copy has not replaced this log."""

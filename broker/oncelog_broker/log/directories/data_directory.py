@@ -57,6 +57,10 @@ DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Suffix of the directory of a log that no topic owns; the directory is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
+MANY_LOGS: Final = 500
+"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, this
+could take longer than syncing each file, because it includes unsynced data of other programs.
+"""
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
 """Error numbers that mean that a directory cannot be synced: the broker may not read the directory, or the file system
@@ -123,6 +127,8 @@ class DataDirectory:
         """The directory id in meta.properties; None if the file has no directory id yet."""
         self.clean_shutdown = False
         """Whether the previous broker process closed every log in the directory (a clean shutdown)."""
+        self.file_system = disk.watch_file_system(path)
+        """Syncs the file system with all logs of this directory; None if the system cannot do this reliably."""
         self.checkpoint_guard = threading.Lock()
         """A thread that writes a checkpoint holds this lock from reading the offsets until the checkpoint is written.
         The lock is needed because worker threads also write checkpoints, and an offset that was read before a
@@ -291,6 +297,23 @@ class DataDirectory:
             if len(left) < len(offsets):
                 self.write_checkpoint(name, left)
 
+    def syncs_together(self, logs: int) -> bool:
+        """Whether `sync_file_system` syncs this number of logs."""
+        return self.file_system is not None and logs >= MANY_LOGS
+
+    def sync_file_system(self, logs: int) -> bool:
+        """Sync the entire file system, if at least `MANY_LOGS` logs must be synced. Returns False if the caller must
+        sync each log instead, which then also shows whose data was lost.
+        """
+        if self.file_system is None or logs < MANY_LOGS:
+            return False
+        try:
+            self.file_system.sync()
+        except OSError as error:
+            logger.warning("%s: the file system could not be synced, so each log is synced: %s", self.path, error)
+            return False
+        return True
+
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock the directory. If `clean` is True, also write the file that tells the next startup that every log was
         closed.
@@ -300,4 +323,7 @@ class DataDirectory:
                 content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}
                 self._disk.replace_file(self.join(CLEAN_SHUTDOWN_FILE), json.dumps(content).encode())
         finally:
+            if self.file_system is not None:
+                self.file_system.close()
+                self.file_system = None
             self._lock.release()

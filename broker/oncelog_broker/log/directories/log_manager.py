@@ -41,6 +41,7 @@ from oncelog_broker.log.directories.log_changes import (
     WantedLog,
 )
 from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints, raise_first
+from oncelog_broker.log.directories.log_closing import LogClosing
 from oncelog_broker.log.directories.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataCorrupt,
@@ -49,6 +50,7 @@ from oncelog_broker.log.directories.partition_metadata import (
 )
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.periodic_work import PeriodicWork
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
@@ -120,6 +122,7 @@ class LogManager:
         self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
         """Deleted logs: (monotonic seconds from which the directory may be freed, path of the directory)."""
+        self._work = PeriodicWork()
         self.cluster_id: str | None = None
         """The cluster id in the data directories; None if the directories are new and `open` got no cluster id."""
 
@@ -588,16 +591,56 @@ class LogManager:
         now = self._clock.monotonic()
         return [
             log
-            for log in self._online()
-            if (log.flusher.new_directory is not None and log.flusher.new_directory.is_lost)
-            or (
-                log.flusher.unflushed_records > 0
-                and (
-                    log.flusher.unflushed_records >= log.config.flush_messages
-                    or now - log.flusher.last_flush_at >= log.config.flush_ms / 1000
+            for log in self._logs_with(self._work.to_flush)
+            if log.state.may_be_changed
+            and (
+                (log.flusher.new_directory is not None and log.flusher.new_directory.is_lost)
+                or (
+                    log.flusher.unflushed_records > 0
+                    and (
+                        log.flusher.unflushed_records >= log.config.flush_messages
+                        or now - log.flusher.last_flush_at >= log.config.flush_ms / 1000
+                    )
                 )
             )
         ]
+
+    def logs_with_closed_segments(self) -> list[PartitionLog]:
+        """Return the logs with a closed segment, or a producer snapshot at the end of that segment, that is not on the
+        disk yet. Logs without further work for the periodic flush are removed from the register of that work.
+        """
+        due = []
+        for log in self._logs_with(self._work.to_flush):
+            new_directory = log.flusher.new_directory
+            if log.state.may_be_changed and log.flusher.is_flush_due:
+                due.append(log)
+            elif not (
+                log.state.is_truncating
+                or log.is_paused
+                or log.config.limits_unflushed
+                or (new_directory is not None and new_directory.is_lost)
+            ):
+                self._work.to_flush.discard((log.topic, log.partition))
+        return due
+
+    def failed(self) -> Iterator[TopicPartition]:
+        """Yield the partitions whose log went offline after it was opened, and has not been opened again."""
+        for log in self._logs_with(self._work.failed):
+            if log.is_offline:
+                yield log.topic, log.partition
+            else:
+                self._work.failed.discard((log.topic, log.partition))
+
+    def _logs_with(self, keys: set[TopicPartition]) -> Iterator[PartitionLog]:
+        """Yield the logs of these partitions, a set of the register of periodic work. Entries without a log are removed
+        from the set.
+        """
+        for key in tuple(keys):
+            log = self._logs.get(key)
+            if log is None:
+                keys.discard(key)
+            else:
+                yield log
 
     def purge_deleted(self, now: float) -> int:
         """Free deleted files in one call: `begin_purge` and `run` without interruption; returns the number of freed
@@ -610,7 +653,11 @@ class LogManager:
         """Return the logs and segments whose delay after deletion has expired, for `LogRemoval.run` to free; None if
         there are none. `now` is in monotonic seconds, because setting back a wall clock would delay the removal.
         """
-        files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
+        files = []
+        for log in self._logs_with(self._work.to_free):
+            files += log.trimmer.take_deleted(now)
+            if not log.local.has_marked:
+                self._work.to_free.discard((log.topic, log.partition))
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
@@ -671,12 +718,8 @@ class LogManager:
         """Close every log and write the checkpoints; returns the directories in which a write failed, with their
         errors.
         """
-        self._checkpoints.sync_new(tuple(self._logs))
-        for log in tuple(self._logs.values()):
-            try:
-                log.close()
-            except KafkaError as error:
-                logger.error("closing %s: %s", log.name, error)
+        closing = LogClosing(self._disk, lambda log: self._homes[log.topic, log.partition])
+        closing.close(tuple(self._logs.values()))
         return self._checkpoints.write_at_the_end()
 
     # --- private helpers of this module -------------------------------------------------------------------------------
@@ -755,6 +798,4 @@ class LogManager:
         self._logs[key] = log
         log.trimmer.before_truncation = self._checkpoints.lower_for_truncation
         log.trimmer.after_truncation = self._checkpoints.lower_after_truncation
-
-    def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if log.state.may_be_changed]
+        log.register_work(self._work)

@@ -46,6 +46,7 @@ class LocalLog:
         "active",
         "directory_dirty",
         "log_end_offset",
+        "on_marked",
         "on_roll",
     )
 
@@ -69,6 +70,8 @@ class LocalLog:
         """A callback for rolls: called with the base offset of the new segment, after all earlier batches were appended
         and before the new segment is created.
         """
+        self.on_marked: Callable[[], None] = lambda: None
+        """A callback: called when files of a deleted segment wait to be freed."""
         self.update_config(config)
 
     @property
@@ -230,15 +233,14 @@ class LocalLog:
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
 
-    def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
-        """Return the files that a flush of the offsets from `start` to `end` must sync: (log files, index files, which
-        the caller must also close).
-        """
-        logs, indexes = [], []
+    def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[str]]:
+        """Return (log files with bytes between the offsets, paths of index files), for the caller to sync."""
+        logs: list[File] = []
+        indexes: list[str] = []
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
                 logs.append(segment.file)
-                indexes += segment.files_to_sync()
+                indexes += segment.paths_to_sync()
         return logs, indexes
 
     def logs_to_sync(self, start: int) -> list[File]:
@@ -329,6 +331,11 @@ class LocalLog:
             paths += self._marked.pop(0)[1]
         return paths
 
+    @property
+    def has_marked(self) -> bool:
+        """Whether files of deleted segments wait to be freed."""
+        return bool(self._marked)
+
     def close(self) -> None:
         """Close the files without writing anything."""
         for segment in self._row:
@@ -345,3 +352,4 @@ class LocalLog:
         free_at = self._clock.monotonic() + self._config.file_delete_delay_ms / 1000
         self._marked.append((free_at, segment.mark_deleted(keep=keep)))
         self.directory_dirty = True
+        self.on_marked()

@@ -274,10 +274,10 @@ class Segment:
         """Add an entry for the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def files_to_sync(self) -> list[File]:
-        """Return the index files with unsynced entries, opened for the caller to sync and close."""
-        files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
-        return [file for file in files if file is not None]
+    def paths_to_sync(self) -> list[str]:
+        """Return the paths of the index files with unsynced entries, for the caller to sync."""
+        paths = (index.path_to_sync() for index in (self.offset_index, self.time_index))
+        return [path for path in paths if path is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
