@@ -4,13 +4,12 @@
 command `oncelog serve`, and `dump/` the command `oncelog dump`. The other packages are listed from the network to the
 disk. `server/` passes requests from sockets to handlers. `telemetry/` has the metrics that clients push. `sharing/`
 keeps track of the records that share groups have acquired; it runs at the leader of a partition. `coordinator/` has
-groups, transactions and the state of share partitions.
-`controller/` decides which broker leads which partition. `replication/` has partitions, the high watermark and the
-requests that wait for it. `log/` stores one partition on disk. `metadata/` reads and follows the metadata of the
-cluster. `identity/` records in each data directory to which cluster and metadata store it belongs. At a start,
-`starting/` compares this record with the cluster and the store that the broker finds. `security/` authenticates clients
-and authorizes requests. `upkeep/` cleans and flushes logs
-between requests. `config/` has the settings with Kafka's keys. `runtime/` provides time, disk, network and tasks.
+groups, transactions and the state of share partitions. `controller/` decides which broker leads which partition.
+`replication/` has partitions, the high watermark and the requests that wait for it. `log/` stores one partition on
+disk. `metadata/` reads and follows the metadata of the cluster. `identity/` records in each data directory to which
+cluster and metadata store it belongs. At a start, `starting/` compares this record with the cluster and the store that
+the broker finds. `security/` authenticates clients and authorizes requests. `upkeep/` cleans and flushes logs between
+requests. `config/` has the settings with Kafka's keys. `runtime/` provides time, disk, network and tasks.
 `observability/` has the broker's log output and counters, `metrics/` the metrics for Prometheus, `web/` the HTTP
 listener for metrics and health. `local_cluster/` runs several brokers and their ZooKeeper on one machine, `workers/`
 runs the brokers of `oncelog serve --workers`, and `fail_control/` lets a test cause faults.

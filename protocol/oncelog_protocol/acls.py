@@ -3,8 +3,7 @@ KIP-290).
 
 An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The values of the enums
 are the numbers that the protocol uses. The camel-case names are the names in Kafka's tools and ZooKeeper nodes
-(`TransactionalId`,
-`IdempotentWrite`).
+(`TransactionalId`, `IdempotentWrite`).
 """
 
 from __future__ import annotations
@@ -192,8 +191,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Yield every filter that matches the entry, the most specific first, so that entries can be checked against a
-    large set of filters by look-ups in the set, without comparing each filter.
+    """Yield every filter that matches the entry, the most specific first. With these, the filters that match an entry
+    are found by look-ups in a large set of filters, without a comparison with each filter.
     """
     for principal, host, operation, permission in product(
         (entry.principal, None),

@@ -2,8 +2,7 @@
 
 For each version, the declaration of a message is converted to a tree of `wire` constructs. The tree is compiled to one
 straight-line Python function for encoding and one for decoding: consecutive fixed-size fields become one unpack, arrays
-become inline loops, and record
-data stay a slice.
+become inline loops, and record data stay a slice.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ class NullableStruct(WireType):
 
 
 def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireType:
-    """Return the construct of one field at one version."""
+    """Return the construct that encodes and decodes one field at one version."""
     compact = version in (flexible if field.flexible is None else field.flexible)
     nullable = version in field.nullable
     if field.type_name in PRIMITIVES:

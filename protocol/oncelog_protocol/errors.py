@@ -1,7 +1,7 @@
 """Kafka's error table: code, name, whether a retry may help, and meaning.
 
 `ErrorCode.NOT_COORDINATOR` is an int and is sent unchanged. `KafkaError(ErrorCode.X, "why")` is the only exception that
-carries such a code from the code that detects the error to the code that writes the response. Source: Kafka's `Errors`.
+carries an error code from where the error is detected to where the response is written. Source: Kafka's `Errors`.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ class Journal:
 
     async def catch_up(self, behind: int = -1) -> None:
         """Read all records that are committed now; in any case read until the record at offset `behind` was read.
-        Raises RegistryError
-        50001 or 50002.
+        Raises RegistryError 50001 or 50002.
         """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
@@ -105,9 +104,9 @@ class Journal:
             raise store_failed(error.message) from error
 
     async def _check_same_topic(self) -> None:
-        """Raises RegistryError 50001 if the topic's id has changed since the start: the records that were read then
-        belong to a deleted topic, and the end offset of the new topic says nothing about them. This check comes after
-        reading, so that it covers every record that was read.
+        """Check that the topic was not re-created. Raises RegistryError 50001 if its id has changed since the start:
+        the records that were read then belong to a deleted topic, and the end offset of the new topic says nothing
+        about them. This check comes after reading, so that it covers every record that was read.
         """
         found = (await self._admin.describe_topics([self._topic]))[self._topic]
         if found.topic_id != self._topic_id:

@@ -58,7 +58,7 @@ class DiskTroubles:
     """The current faults of a machine's disk."""
 
     slowness: float = 1.0
-    """Factor by which every call takes longer."""
+    """Factor by which each call takes longer than on a healthy disk."""
     is_full: bool = False
     fails_reads: float = 0.0
     """Fraction of the reads that fail with the error EIO."""

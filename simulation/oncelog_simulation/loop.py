@@ -178,7 +178,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.now + self._ahead
 
     def time(self) -> float:
-        """The time on the clock of the running process."""
+        """Return the time on the clock of the running process."""
         self._ahead += self._clock_seconds
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
@@ -358,7 +358,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """SIGCONT."""
+        """Let a paused process continue, as SIGCONT does."""
         process.is_paused = False
         if process.ready and process.is_alive and not process.has_turn:
             self._schedule_turn(process)

@@ -120,7 +120,7 @@ class Machine:
             self.world.loop.pause(self.process)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Let a paused process continue, as SIGCONT does."""
         if self.process is not None and self.process.is_paused:
             self.world.note(self.name, "goes on")
             self.world.loop.resume(self.process)

@@ -192,7 +192,7 @@ class Fabric:
     # --- connecting
 
     async def connect(self, factory: Factory, name: Any, port: Any, **options: Any) -> tuple[asyncio.Transport, Any]:
-        """Like `loop.create_connection`. OSError."""
+        """Like `loop.create_connection`. Raises OSError."""
         if options.get("ssl"):
             raise NotImplementedError("the simulated network has no TLS")
         loop, process = self.loop, self.loop.current

@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """The actions of one client in a run."""
+    """Interface of a workload: the actions of one client in a run."""
 
     @property
     def name(self) -> str: ...

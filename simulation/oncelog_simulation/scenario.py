@@ -1,5 +1,5 @@
-"""The scenario that tests the entire cluster, with the workloads that a plan names and all judges; and functions that
-draw plans for this scenario.
+"""The scenario that tests the entire cluster: it has the workloads that a plan names, and all judges. The module also
+has functions that draw plans for this scenario.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Storage:
         return node
 
     def file(self, path: str) -> Inode:
-        """OSError."""
+        """Return the file at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -148,7 +148,7 @@ class Storage:
         return node
 
     def directory(self, path: str) -> Directory:
-        """OSError."""
+        """Return the directory at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -195,7 +195,7 @@ class Storage:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        """OSError."""
+        """Rename a file or directory atomically. Raises OSError if `source` does not exist."""
         node = self.find(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -212,7 +212,7 @@ class Storage:
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
 
     def sync_directory(self, path: str) -> None:
-        """Make the changes of this directory's names durable. OSError."""
+        """Make the changes of this directory's names durable. Raises OSError."""
         wanted = {id(self.directory(path))}
         durable: list[Change] = []
         left: list[Change] = []

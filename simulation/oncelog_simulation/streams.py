@@ -64,7 +64,7 @@ Packet = bytes | Sign
 
 
 class End(Protocol):
-    """The receiver of a pipe's packets."""
+    """Interface of the end of a pipe that receives the packets."""
 
     @property
     def host(self) -> SimulatedHost: ...

@@ -35,8 +35,8 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """The world of one run of a plan. Create the world, run coroutines in its loop (`run.run` does so), and
-    call `end`.
+    """The world of one run of a plan. Create the world, run coroutines in its loop (`run.run` does so), and call
+    `end`.
     """
 
     def __init__(self, plan: Plan) -> None:

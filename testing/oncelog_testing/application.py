@@ -80,7 +80,7 @@ class ApplicationHistory(History):
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:
-        """Raises AssertionError with the verdict unless every record exists exactly once."""
+        """Check the history. Raises AssertionError with the verdict unless every record exists exactly once."""
         found = self.verdict(apart_from=apart_from)
         if not found:
             raise AssertionError(str(found))

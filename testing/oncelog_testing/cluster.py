@@ -120,7 +120,9 @@ class Cluster:
     # --- the cluster's processes
 
     def start(self) -> Self:
-        """Raises NoZooKeeper, BrokerStartError or TimeoutError."""
+        """Start ZooKeeper and the brokers; returns when all replicas are in sync. Raises NoZooKeeper, BrokerStartError
+        or TimeoutError.
+        """
         with ExitStack() as undo:
             undo.callback(self.stop)
             connect_string = self._start_zookeeper()

@@ -41,8 +41,8 @@ class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
     The type of a handler's context restricts which fields the handler can use. Handlers are divided into *rooms*, the
-    folders of `server/`, each with its own
-    `services.py`. The `services.py` of each room declares the fields that the room's handlers need.
+    folders of `server/`, each with its own `services.py`. The `services.py` of each room declares the fields that the
+    room's handlers need.
     """
 
     config: BrokerConfig

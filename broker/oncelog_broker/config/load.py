@@ -135,7 +135,9 @@ def file_settings(file_name: str, content: bytes) -> list[Setting]:
 
 
 def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings in environment variables. KAFKA_ variables come first, so that ONCELOG_ variables replace them."""
+    """Return the settings in environment variables. KAFKA_ variables come first, so that ONCELOG_ variables replace
+    them.
+    """
     settings = []
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
@@ -162,7 +164,7 @@ def _is_meant(variable: str) -> bool:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """An empty environment, for a broker that must not read settings from the environment."""
+    """Return an empty environment, for a broker that must not read settings from the environment."""
     prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
     return {
         name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)
@@ -170,8 +172,9 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name_of(variable: str) -> str:
-    """The key that an environment variable names: `_` means a dot, `__` an underscore and `___` a dash, as in Kafka's
-    container images."""
+    """Return the key that an environment variable names: `_` means a dot, `__` an underscore and `___` a dash, as in
+    Kafka's container images.
+    """
     return variable.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 

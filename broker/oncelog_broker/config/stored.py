@@ -43,12 +43,12 @@ class Unreadable(NamedTuple):
 
 
 def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The overrides of a topic with unreadable values replaced. Unknown keys stay in the result unchanged."""
+    """Return the overrides of a topic with unreadable values replaced. Unknown keys stay in the result unchanged."""
     return _readable(overrides, {fault.name: fault for fault in unreadable_topic_overrides(overrides)})
 
 
 def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """The unreadable settings of a topic."""
+    """Return the unreadable settings of a topic."""
     return list(_faults(overrides, _topic_key))
 
 
@@ -59,7 +59,7 @@ def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]
 
 
 def unreadable_broker_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """The settings of a broker, or of all brokers, that are unreadable or read-only."""
+    """Return the settings of a broker, or of all brokers, that are unreadable or read-only."""
     fixed = [name for name in overrides if name in BROKER_KEYS and _broker_key(name) is None]
     return [
         *_faults(overrides, _broker_key),

@@ -65,14 +65,18 @@ class Proposal(NamedTuple):
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
-    """Raises KafkaError STALE_BROKER_EPOCH if the sender is not registered with this epoch."""
+    """Check the sender of a proposal. Raises KafkaError STALE_BROKER_EPOCH if it is not registered with this broker
+    epoch.
+    """
     registered = view.live.get(broker)
     if registered is None or registered.epoch != epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
 
 
 def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> PartitionKey:
-    """Raises KafkaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return the key of a partition that is given by topic id and index. Raises KafkaError UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     name = view.topic_by_id(topic_id)
     if name is None or name in view.doomed:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -85,7 +89,7 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal; the present state if the proposal equals the present state.
+    """Return the change that grants the proposal; the present state if the proposal equals the present state.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
     NOT_CONTROLLER if the sender knows a newer state than this controller.

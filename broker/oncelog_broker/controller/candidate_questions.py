@@ -9,9 +9,9 @@ background, while the controller does other work. The time that the controller w
 broker that
   hangs loses its session earlier than ANSWER_SECONDS.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
-records than the present replicas. A replica with an offline log may also have more records than the present replicas.
-  The controller waits ABSENT_SECONDS for replicas that may have more records. After
-  ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
+  records than the present replicas. A replica with an offline log may also have more records than the present replicas.
+  The controller waits ABSENT_SECONDS for replicas that may have more records. After ABSENT_SECONDS the present replica
+  with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 

@@ -98,7 +98,7 @@ def dump(
 
 
 def _split(names: str | None) -> tuple[Path, ...]:
-    """The paths of --files. Raises BadParameter if a path does not exist."""
+    """Return the paths of --files. Raises BadParameter if a path does not exist."""
     paths = tuple(Path(name) for name in (names or "").split(",") if name)
     for path in paths:
         if not path.exists():

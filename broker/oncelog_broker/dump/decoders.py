@@ -89,8 +89,8 @@ KINDS: Final[Mapping[Decoder, Mapping[int, tuple[type, type]]]] = {
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file; the name of the file's directory determines the topic. Returns None if the topic
-    is not internal.
+    """Return the decoder for a log file; the name of the file's directory determines the topic. Returns None if the
+    topic is not internal.
     """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)

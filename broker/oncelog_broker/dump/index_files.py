@@ -116,7 +116,7 @@ def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
 
 
 def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
-    """The complete entries of an index file before the first zero entry."""
+    """Yield the complete entries of an index file before the first zero entry."""
     zero = tuple(entry.unpack(bytes(entry.size)))
     while chunk := file.read(entry.size * ENTRIES_AT_ONCE):
         for fields in entry.iter_unpack(chunk[: len(chunk) // entry.size * entry.size]):

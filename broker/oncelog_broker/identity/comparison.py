@@ -455,8 +455,9 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """The refusal of a start because data directories are lost. The digest depends only on ids of node, cluster and
-    directories, so the same loss has the same digest at each start."""
+    """Return the refusal of a start because data directories are lost. The digest depends only on ids of node, cluster
+    and directories, so the same loss has the same digest at each start.
+    """
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -480,7 +481,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        # empty stores can be told apart only by their place (path or address)
+        # two empty stores differ only in their path or address
         f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )
@@ -492,7 +493,7 @@ def _notes(facts: StartFacts) -> list[DirectoryNote]:
 
 
 def _owners(facts: StartFacts) -> str:
-    """A text such as "/a and /b belong to broker 1 of cluster X"."""
+    """Return a text such as "/a and /b belong to broker 1 of cluster X"."""
     owned = [each for each in facts.directories if each.cluster_id is not None] or list(facts.directories)
     belong = "belongs" if len(owned) == 1 else "belong"
     return (
@@ -506,7 +507,9 @@ def _noted_kind(facts: StartFacts) -> StoreKind | None:
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Return the place of the store at the broker's last registration; "" if no identity note has the place."""
+    """Return the path or ZooKeeper address of the store at the broker's last registration; "" if no identity note has
+    it.
+    """
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 

@@ -81,7 +81,7 @@ class DirectoryNote:
     """The kind of the store; None if no broker has registered with this directory yet."""
     store_id: str = ""
     store_place: str = ""
-    """The place of the store for messages: a path, or `zookeeper.connect`."""
+    """The path of the store, or the value of `zookeeper.connect`; for messages."""
     process: str = ""
     """Nonce of the broker process that registered last in the store; "" if no process has registered."""
     pending: str = ""
@@ -94,8 +94,8 @@ class DirectoryNote:
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
     """Flag that is set before the broker registers in a store that does not know its logs. The flag is reset after the
-    logs have been examined. While this field is set, logs that the store assigns to other brokers are set aside, not
-    deleted.
+    logs have been examined. While this field is set, logs that the store assigns to other brokers are renamed as stray,
+    not deleted.
     """
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that

@@ -65,8 +65,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version of a Java; None if this Java does not run. (On macOS, `java` may be a placeholder that only
-    offers to install Java.)
+    """Return the major version of a Java; None if this Java does not run. (On macOS, `java` may be a placeholder that
+    only offers to install Java.)
 
     Most installations have the version in the file `release`; reading this file saves the start of a virtual machine.
     """

@@ -60,15 +60,16 @@ class Jars(NamedTuple):
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory for downloaded jars; each version of `zookeeper-pom.xml` has its own directory."""
+    """Return the directory for downloaded jars; each version of `zookeeper-pom.xml` has its own directory."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     version = ElementTree.parse(POM).getroot().findtext("{*}version")  # noqa: S314
     return Path(cache) / "oncelog" / f"zookeeper-{version}"
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
-    """The jars on this machine; None if there are no jars. Raises JarsNotFound if the environment variable names
-    missing files."""
+    """Return the jars on this machine; None if there are no jars. Raises JarsNotFound if the environment variable names
+    missing files.
+    """
     if named := environment.get(CLASSPATH_VARIABLE):
         missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
         if missing:

@@ -14,7 +14,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 FIRST_OFFSET: Final = 0
 """The batch's base offset."""
 BATCH_LENGTH: Final = 1
-"""Number of bytes of the batch after this field."""
+"""The number of bytes of the batch that follow this field."""
 MAGIC: Final = 3
 CRC: Final = 4
 ATTRIBUTES: Final = 5

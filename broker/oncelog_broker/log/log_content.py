@@ -95,8 +95,9 @@ class LogContent:
         """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
         # Compaction removes only records of committed or aborted transactions, so no transaction that began in the
-        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used, which
-        # may list a transaction as open whose marker compaction has removed.
+        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used. The
+        # older snapshot may list a transaction as open although the marker of the transaction was removed by
+        # compaction.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # If an earlier startup was killed while it emptied the log (with the code below), it has left a producer
         # snapshot at the log start.

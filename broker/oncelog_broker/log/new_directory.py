@@ -2,8 +2,8 @@
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
 for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
-before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
-seconds after the first record.) A log that stays empty has no records to lose.
+before the first checkpoint with an offset of the log. (The first checkpoint is often the checkpoint of the high
+watermarks, some seconds after the first record.) A log that stays empty has no records to lose.
 
 If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
 power
@@ -16,7 +16,7 @@ fsync would not report the lost data. An exception is a sync that failed for lac
 about the disk, so it is retried. One sync of the data directory makes the names of many logs durable. The kernel
 reports a failure only once, so the failure is stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 

@@ -81,9 +81,9 @@ def broker_id(broker: int) -> str:
 
 
 def incarnation(broker: int) -> str:
-    """The incarnation node of a broker; its version counts the broker's registrations. A `multi` (atomic write) can
-    check that version. The version of the registration node is useless for such a check, because it is 0 after each
-    registration.
+    """Return the path of a broker's incarnation node. The version of the node counts the broker's registrations. A
+    `multi` (atomic write) can check that version. The version of the registration node is useless for such a check,
+    because it is 0 after each registration.
     """
     return f"{INCARNATIONS}/{broker}"
 

@@ -124,7 +124,7 @@ class Source:
         topic's metrics at the topic's first traffic.
         """
         self.hosted_used: list[Partition] = []
-        """The hosted partitions of used topics."""
+        """The partitions on this broker whose topics were used: the topic has traffic or records."""
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()

@@ -1,10 +1,8 @@
 """The follower's fetch loops: one loop for each leader, with one outstanding Fetch request.
 
 Records are appended directly from the response buffer, partition by partition; other tasks run between two partitions.
-A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched during the truncation. After an error, only
-the affected
-partition stops, and is retried after a back-off.
+A truncation waits for the disk, so it runs in a worker thread; the partition is not fetched during the truncation.
+After an error, only the affected partition stops, and is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
 `LeaderCheck`.
@@ -36,7 +34,9 @@ from oncelog_protocol.messages.fetch import FetchResponse
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 30.0
-"""request.timeout.ms: seconds for a response, in addition to the time that the leader may wait for records."""
+"""Seconds within which a response must arrive, in addition to the time that the leader may wait for records (Kafka's
+request.timeout.ms).
+"""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -2,9 +2,9 @@
 
 A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
 PARTITIONS_AT_A_TIME changes are applied immediately. The remaining changes are applied in later slices, and other work
-runs between two slices. A partition
-that is not processed yet remains unchanged, as if the cluster image had arrived later. When the partition is processed,
-it gets its role from the newest cluster image, even if an older image queued the change.
+runs between two slices. A partition that is not processed yet remains unchanged, as if the cluster image had arrived
+later. When the partition is processed, it gets its role from the newest cluster image, even if an older image queued
+the change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class ImageChanges:
     ) -> None:
         """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
         deleted after the change was queued; a topic with the same name is then a new topic. `on_done` is called with
-        the topics whose
-        changes were applied in a later slice.
+        the topics whose changes were applied in a later slice.
         """
         self._look_at = look_at
         self._on_done = on_done

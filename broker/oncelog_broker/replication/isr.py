@@ -30,9 +30,9 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
     """Whether a replica may join the ISR. A replica must meet three conditions before it joins the ISR. First, the
-    replica must have all acknowledged
-    records of this leader epoch and of earlier epochs. Second, the replica must have deleted all records below the
-    leader's `log_start_offset`. Third, the replica must have fetched since it was last removed from the ISR.
+    replica must have all acknowledged records of this leader epoch and of earlier epochs. Second, the replica must have
+    deleted all records below the leader's `log_start_offset`. Third, the replica must have fetched since it was last
+    removed from the ISR.
 
     Comparing with the high watermark alone is not enough for the first condition, because the high watermark of a new
     leader may be below records that the previous leader acknowledged. All these records are below `epoch_start_offset`,

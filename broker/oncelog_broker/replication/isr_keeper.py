@@ -3,8 +3,7 @@ replicas and the return of replicas that have caught up.
 
 The controller decides about each proposal (AlterPartition). Only one AlterPartition request is outstanding; it contains
 all proposals made before it was sent. If no response arrives, the outcome is unknown: the proposal is repeated until
-the cluster image or a response
-shows a newer state.
+the cluster image or a response shows a newer state.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
+"""The purgatory of a partition: requests that wait, at most until a deadline. Appends with acks=all wait for the high
+watermark, appends with acks=1 under group commit for the leader's disk, fetches for bytes, and DeleteRecords for the
+low watermark.
 
 Each waiting request has an answer, a future of its result (`runtime/answers.py`); cancelling the answer removes the
 request. An append costs one subtraction for each waiting fetch. The records of a waiting fetch are read only once, when
@@ -9,9 +10,8 @@ Each completed answer causes work in the next iteration of the event loop (a rea
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
 A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
-follower's
-fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
-watermark.
+follower's fetch also completes soon after the high watermark has advanced, since the follower may become leader with
+that high watermark.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ class Purgatory:
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
         If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        smaller
-        than min.insync.replicas.
+        smaller than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]

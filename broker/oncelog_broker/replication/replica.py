@@ -153,8 +153,8 @@ class Replica:
         Reopening is allowed only in a leader epoch in which no leader has learned the log's end offset. In an older
         epoch, the leader may know this replica's earlier log end, for example from a delayed fetch, and may propose the
         replica for the ISR because of that log end. The replica would then be in sync without the discarded records,
-        and might be elected. In
-        a newer epoch, such a fetch is fenced, and the controller refuses such a proposal (KIP-101).
+        and might be elected. In a newer epoch, such a fetch is fenced, and the controller refuses such a proposal
+        (KIP-101).
         """
         return leader_epoch > self.told_in_epoch
 
@@ -258,8 +258,7 @@ class Replica:
 
         Returns None if the logs do not diverge; otherwise returns the last epoch that both logs may have, and the end
         offset of that epoch in this log. The reader then truncates its log to that offset. Raises KafkaError
-        OFFSET_OUT_OF_RANGE if no common epoch is known, or
-        if this log starts later.
+        OFFSET_OUT_OF_RANGE if no common epoch is known, or if this log starts later.
         """
         if last_fetched_epoch < 0:
             return None

@@ -4,8 +4,7 @@ The cluster image decides: a partition assigned to this broker is opened (or cre
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
 the partition or the precise error. While a worker thread opens (`log_opener`) or truncates the partition's log,
 handlers get NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some
-of
-them are changed in later iterations of the event loop (`image_changes`).
+of them are changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Replicas:
     ) -> None:
         """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
         this broker's registration. `may_lead` returns whether this broker's session is valid, so that no other broker
-        can have been elected; None for a broker without other brokers.
+        can have been elected; None in a single-broker cluster.
         """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -135,7 +134,7 @@ class Replicas:
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs are opened from now on."""
+        """Register `on_opened`, which is called with the topics of all logs that are opened from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -312,9 +311,8 @@ class Replicas:
     def may_begin_again(self, name: str, index: int) -> Led | None:
         """Return the partition with its leader, if the offline log may be reopened in this leader epoch
         (`Replica.may_begin_again`); else None. The caller must first get the leader's confirmation that it still leads.
-        A log that was not
-        opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
-        end.
+        A log that was not opened since the broker started, or since the last failed attempt, may be reopened, because
+        no leader knows its end.
         """
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
@@ -450,8 +448,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: stop fetching partitions for which this broker is out of sync, now or later, because their
-        leader would propose this broker for the ISR as soon as it caught up.
+        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
+        their leader would propose it for the ISR as soon as it caught up.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -604,7 +602,7 @@ class Replicas:
         for wanted, log in opened:
             self._changes.look_now(wanted.key)  # apply a queued change first: it may withdraw the assignment
             if not self._is_wanted(wanted):
-                continue  # stop here, because the partition is no longer assigned to this broker
+                continue  # skip it: the partition is no longer assigned to this broker
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])

@@ -2,9 +2,8 @@
 
 Wall time stamps records, and is compared with the timestamps of records (retention, compaction, expiry). Monotonic time
 is used for sessions, timeouts, delays and waiting requests, so that no session or request expires early or late when
-the wall clock is corrected (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime
-also counts the
-time in which the machine was suspended, because the clocks of other machines continue during that time.
+the wall clock is corrected (S86). `tests/unit/test_wall_clock.py` lists which code reads wall time, and why. Uptime
+also counts the time in which the machine was suspended, because the clocks of other machines continue during that time.
 """
 
 from __future__ import annotations

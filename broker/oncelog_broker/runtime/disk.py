@@ -31,8 +31,7 @@ T = TypeVar("T")
 SMALL_READ_SIZE: Final = 128 * 1024
 """Reads of up to this many bytes are copied by pread, which costs less than the page faults of a mapping. A bad sector
 is then reported as OSError; with a mapping, a bad sector would kill the process with SIGBUS. Larger reads return slices
-of a
-mapping, without a copy.
+of a mapping, without a copy.
 """
 
 BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
@@ -63,7 +62,7 @@ def sync_path(disk: Disk, path: str) -> None:
 
 
 class FileClosed(OSError):
-    """`File.sync` was called after `File.close`: the owner of the file closed it just before a worker thread called
+    """Raised by `File.sync` after `File.close`: the owner of the file closed it just before a worker thread called
     `sync`.
     """
 
@@ -96,8 +95,8 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Sync the file to disk (fsync). After an OSError, the unsynced bytes may be lost, and the success of a further
-        call does not prove that they are on the disk. Raises
-        FileClosed."""
+        call does not prove that they are on the disk. Raises FileClosed.
+        """
 
     def close(self) -> None: ...
 
@@ -191,8 +190,7 @@ class Disk(Protocol):
     def boot_id(self) -> str:
         """Return an id of the machine's present boot. If the id has not changed since data was written, no power cut
         can have lost the data. The id is "" if the system does not provide it; two boots then cannot be distinguished.
-        This method raises
-        no errors.
+        This method raises no errors.
         """
 
     def divide_descriptors(self, max_connections: int) -> int:

@@ -37,8 +37,7 @@ class OpenFiles:
         self._files: OrderedDict[RestingFile, None] = OrderedDict()
         self.capacity = capacity
         """Maximum number of open files; beyond this number, the least recently used files are closed. Files that are in
-        use may
-        temporarily exceed this number.
+        use may temporarily exceed this number.
         """
 
     def __len__(self) -> int:

@@ -40,8 +40,8 @@ class RoundRobin:
 
     def join(self, member: Member) -> None:
         """Add a member, whose first slice comes in the next iteration of the event loop at the earliest. The member
-        must not
-        have joined already."""
+        must not have joined already.
+        """
         self._members.append(member)
         if not self._is_scheduled:
             self._is_scheduled = True

@@ -3,9 +3,8 @@ continues after errors.
 
 `Tasks` owns the tasks of one broker. Work that must continue is started with `every` (periodic work) or `supervise`
 (one long run); both continue if the work raises an error. `spawn` is for a task that may end with its first error,
-because the
-caller that needs its result requests it again. `Deadlines` serves very many short timers (waiting fetches) with one
-loop timer for each tick, because a `call_later` for each would cost more than the request.
+because the caller that needs its result requests it again. `Deadlines` serves very many short timers (waiting fetches)
+with one loop timer for each tick, because a `call_later` for each would cost more than the request.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class Tasks:
         action: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
         """Run `action` periodically, each time `interval_seconds` after the previous run has ended. If
-        `interval_seconds` is a callable, it is called before each pause. A failure
-        of `action` does not end the repetition.
+        `interval_seconds` is a callable, it is called before each pause. A failure of `action` does not end the
+        repetition.
         """
 
         async def repeat() -> None:

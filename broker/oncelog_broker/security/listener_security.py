@@ -82,7 +82,7 @@ class ListenerSecurity:
         self.failed_delay_seconds = self._config[keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
 
     def exchange(self) -> SaslExchange | None:
-        """The SASL exchange of a new connection; None if the listener requires no login."""
+        """Return the SASL exchange of a new connection; None if the listener requires no login."""
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:

@@ -97,7 +97,7 @@ class SharePartitions:
             yield from group.values()
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """The present settings of a group."""
+        """Return the present settings of a group."""
         config, overrides = self._config(), self._image.config_of_group(group_id)
         known = self._settings.get(group_id)
         if known is not None and known[0] is config and known[1] is overrides:
@@ -110,7 +110,7 @@ class SharePartitions:
     # --- finding and loading share partitions
 
     def loaded(self, key: ShareKey) -> HostedSharePartition | None:
-        """The share partition, if it is loaded and this broker still leads its partition; otherwise None."""
+        """Return the share partition, if it is loaded and this broker still leads its partition; otherwise None."""
         hosted = self._groups.get(key.group_id, {}).get(key)
         return hosted if hosted is not None and hosted.is_current else None
 
@@ -191,7 +191,9 @@ class SharePartitions:
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
-        """The start offset according to share.auto.offset.reset, for a share partition that has no start offset yet."""
+        """Return the start offset according to share.auto.offset.reset, for a share partition that has no start offset
+        yet.
+        """
         log = partition.log
         if strategy == EARLIEST:
             return log.log_start_offset

@@ -46,8 +46,9 @@ class ShareSession:
         self.partitions: dict[SharedTopicPartition, None] = {}
 
     def in_turn(self) -> list[SharedTopicPartition]:
-        """The partitions of the session. Each request begins with a different partition, so that no partition
-        starves."""
+        """Return the partitions of the session. Each request begins with a different partition, so that no partition
+        starves.
+        """
         partitions = list(self.partitions)
         at = self.next_epoch % len(partitions) if partitions else 0
         return partitions[at:] + partitions[:at]
@@ -112,9 +113,10 @@ class ShareSessions:
         self._partitions += len(partitions) - before
 
     def next(self, group_id: str, member_id: str, epoch: int, connection: object) -> ShareSession:
-        """The session of a member's next request; the session belongs to this connection from now on. A request that
-        closes the session has the epoch CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND,
-        INVALID_SHARE_SESSION_EPOCH."""
+        """Return the session of a member's next request; the session belongs to this connection from now on. A request
+        that closes the session has the epoch CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH.
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -365,8 +365,8 @@ class DataStart:
     @property
     def keeps_left_over(self) -> bool:
         """Whether to keep the logs of partitions that the metadata store assigns to other brokers, because these logs
-        may be the only copies. True if the broker has not used this store before or the store is an older copy. Also
-        True if the previous process was killed before it set such logs aside.
+        may be the only copies. True if the broker has not used this store before, if the store is an older copy, or if
+        the previous process was killed before it renamed such logs as stray.
         """
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
@@ -376,8 +376,8 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Record that the stray logs of this start are set aside. A log that becomes a stray log after this start may
-        be deleted, because this cluster has moved its partition to other brokers.
+        """Record that the directories of the stray logs of this start are renamed. A log that becomes a stray log after
+        this start may be deleted, because this cluster has moved its partition to other brokers.
         """
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))

@@ -3,9 +3,8 @@ largest dirty ratio.
 
 Compaction runs on the event loop in slices, and pauses after each slice for as long as the slice took. Disk accesses
 and large compressions or decompressions run in a worker thread. If the entire compaction ran in another thread,
-requests would
-become slower: the event loop would wait for the interpreter lock after each of its system calls, several times for each
-request.
+requests would become slower: the event loop would wait for the interpreter lock after each of its system calls, several
+times for each request.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ class LogCleaner:
 
     async def clean_due(self) -> None:
         """Compact logs until no log is due; each time, choose the log with the largest dirty ratio. A log that failed
-        is skipped
-        until the next call.
+        is skipped until the next call.
         """
         failed: set[PartitionLog] = set()
         while True:

@@ -3,8 +3,7 @@
 
 During the controlled shutdown, this broker continues to serve requests. If a partition has no other in-sync replica,
 this broker waits a limited time for another replica to get in sync. If this broker still leads a partition when it
-stops, that partition has no leader
-until this broker or another in-sync replica is available.
+stops, that partition has no leader until this broker or another in-sync replica is available.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Template:
 
     async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
         """Fork a worker with these arguments of `oncelog`. `store`: the worker's end of the connection to the metadata
-        store. OSError.
+        store. Raises OSError.
         """
         control = await self._started()
         loop = asyncio.get_running_loop()

@@ -98,7 +98,7 @@ class WorkerProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process (kill -9)."""
         self._stopping.set()
         self._signal(signal.SIGKILL)
 

@@ -37,8 +37,9 @@ class PortsNeeded(NamedTuple):
 
 
 def worker_count(text: str, cores: int) -> int:
-    """The number of workers in the value of `--workers`; "auto" is the number of cores, at most MAX_WORKERS.
-    ValueError."""
+    """Return the number of workers in the value of `--workers`; "auto" is the number of cores, at most MAX_WORKERS.
+    Raises ValueError.
+    """
     if text.strip().lower() == "auto":
         return min(cores, MAX_WORKERS)
     if not text.strip().isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
@@ -67,10 +68,10 @@ def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
 def worker_settings(
     config: BrokerConfig, number: int, directories: Sequence[str], own: Sequence[Listener], machine: str
 ) -> dict[str, str]:
-    """The settings of one worker that differ from the settings that are given for all workers.
+    """Return the settings of one worker that differ from the settings that are given for all workers.
 
     `number`: the number of the worker, counted from 1. `directories`: the data directories of the worker. `own`: the
-    worker's own listeners, with actual port numbers. `machine`: the name of this machine. InvalidConfig.
+    worker's own listeners, with actual port numbers. `machine`: the name of this machine. Raises InvalidConfig.
     """
     settings = {
         keys.NODE_ID.name: str(config.node_id + number - 1),

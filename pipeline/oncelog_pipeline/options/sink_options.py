@@ -65,7 +65,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     # reporting the conflict.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
-    # Read it only to check it: it has no effect on a sink, as in Spark's connector
+    # Read it only to check it: it has no effect on a sink, as in Spark's connector.
     options.flag("includeHeaders", False)
     write_id = options.text("writeId", None)
     if write_id is not None:

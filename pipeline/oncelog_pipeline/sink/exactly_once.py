@@ -267,9 +267,8 @@ async def commit(
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort a batch whose commit is not decided; commit a batch whose commit is decided, because Spark also calls
-    `abort` after a `commit` that
-    has raised an error. If a newer run has taken over, do nothing.
+    """Abort a batch whose commit is not decided. If the commit is decided, finish it: Spark also calls `abort` after a
+    `commit` that has raised an error. If a newer run has taken over, do nothing.
     """
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:

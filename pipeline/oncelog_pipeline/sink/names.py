@@ -22,8 +22,8 @@ RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
 """Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
 TURNS: Final = 4
-"""The number of batches after which a transactional id is reused; it is not reused at once, because a superseded
-attempt may be paused with that id.
+"""The number of batches after which a transactional id is used again. It is not used again immediately, because a
+superseded attempt may be paused with that id.
 """
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 

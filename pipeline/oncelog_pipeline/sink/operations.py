@@ -144,8 +144,9 @@ class Cluster(Protocol[P_co]):
         """
 
     async def target(self, topic: str) -> str | None:
-        """Return a text that identifies the topic's present content: it changes if the topic is deleted and created
-        again, or if records at its beginning are deleted; None if the cluster cannot report such changes.
+        """Return a text that identifies the topic's present content. The text changes if the topic is deleted and
+        created again, or if records at its beginning are deleted. Returns None if the cluster cannot report such
+        changes.
         """
 
     async def is_ongoing(self, transactional_id: str) -> bool:

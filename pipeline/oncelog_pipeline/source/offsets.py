@@ -19,9 +19,9 @@ FROM: Final = "_from"
 """A key beside the topics in the JSON of a batch's end, used if the batch does not begin where the previous batch
 ended; its value is the beginning of the batch.
 
-Batch 0 has this key, because Spark requests the beginning again if the query restarts before batch 0 is in the
-checkpoint, and "latest" would then be a later offset. A batch with new partitions, or with partitions whose first
-offset has increased, has this key, too.
+Batch 0 has this key: if the query restarts before batch 0 is in the checkpoint, Spark requests the beginning again, and
+"latest" would then mean a later offset. A batch with new partitions, or with partitions whose first offset has
+increased, has this key, too.
 """
 IDS: Final = "_ids"
 """Key beside the topics; its value is the id of each topic. The ids show whether a topic was deleted and created again.

@@ -34,7 +34,9 @@ KEPT: Final = 20
 kept if their batches read many partitions (KEPT_ENTRIES).
 """
 KEPT_ENTRIES: Final = 2000
-"""The maximum number of entries of all partitions together: some 40 KB, which are committed with each batch."""
+"""The maximum number of entries that are stored for all partitions together. An entry is the part of a plan about one
+partition; all entries, some 40 KB, are committed with each batch.
+"""
 
 _NUMBER: Final = "([0-9]{1,19})"
 _ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")

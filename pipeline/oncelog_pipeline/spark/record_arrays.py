@@ -250,7 +250,7 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     bounds[1::2] = ends
     every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
-    # Import it here: the import takes 30 ms, and processes that only plan batches do not need the module
+    # Import it here: the import takes 30 ms, and processes that only plan batches do not need the module.
     import pyarrow.compute as pc
 
     return pc.take(

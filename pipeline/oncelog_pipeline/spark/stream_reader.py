@@ -82,8 +82,8 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
-        """The last result that there was nothing to read: the ends of the log at that time, and the start offsets
-        beyond which that log had no records. None if there is no such result.
+        """The arguments of the last look-up that has found nothing to read: the log, and the start offsets beyond which
+        this log had no records. None if there is no such result.
         """
         self._mean_bytes: dict[TopicPartition, float] = {}
         self._means_from = float("-inf")

@@ -245,8 +245,8 @@ def become(wanted: Wanted) -> NoReturn:
 def exit_code(run: Callable[[], object]) -> int:
     """Call `run` and Python's exit handlers, and return the exit code, 0 to 255.
 
-    The interpreter is not finalised, because that would touch, and so copy, all imported objects, which takes 40 ms of
-    CPU.
+    The interpreter is not finalised. Finalising would write to all imported objects, and so copy the memory that this
+    process shares with the template process, which takes 40 ms of CPU.
     """
     code: object = None
     try:

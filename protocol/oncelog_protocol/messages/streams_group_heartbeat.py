@@ -83,8 +83,7 @@ class TaskOffset:
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """Join, stay in or leave the group, as the member epoch says: 0 joins, the epoch of the last response stays, -1
-    leaves. None means that a field has not
-    changed since the last heartbeat.
+    leaves. None means that a field has not changed since the last heartbeat.
     """
 
     group_id: str = string()

@@ -171,8 +171,7 @@ class RecordBatchBuilder:
 
     def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
         """Add records to a batch that already has a record; the added records have one common timestamp and no headers.
-        Returns the number of
-        added records, 0 if the batch is full. `keys` and `values` have the same length.
+        Returns the number of added records, 0 if the batch is full. `keys` and `values` have the same length.
         """
         assert not self._is_closed, "a closed batch takes no records"
         assert self.records_count, "the first record may be larger than the batch: append it"
@@ -186,8 +185,7 @@ class RecordBatchBuilder:
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
         """Let the caller encode records into this batch, which must already have a record. Returns the timestamps of
-        the added
-        records; empty if the batch is full.
+        the added records; empty if the batch is full.
 
         `pack_more` is called with the offset delta of the first record, the batch's base timestamp (ms) and the number
         of free bytes, and encodes as many records as fit.

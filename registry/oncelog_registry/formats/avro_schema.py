@@ -19,7 +19,7 @@ from oncelog_registry.formats.time_limit import TimeLimit
 
 
 def parse(resolved: Resolved) -> AvroSchema:
-    """Return the parsed schema. ValueError."""
+    """Return the parsed schema. Raises ValueError."""
     names = Names()
     for name, schema in resolved.referred:
         _parsed(schema.text, names, f"the referenced schema {name}: ")

@@ -50,12 +50,12 @@ MAX_COMPARED: Final = 20_000
 """Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
 
 Node = Any
-"""A schema: a mapping, True or False."""
+"""Type of a JSON schema: a mapping, True (allows everything) or False (allows nothing)."""
 
 
 class Document(NamedTuple):
-    """A schema, and the texts of the schemas that it refers to; the keys are the names that the schema uses
-    for them.
+    """A schema, and the texts of the schemas that it refers to; the keys are the names that the schema uses for
+    them.
     """
 
     root: Node
@@ -63,7 +63,7 @@ class Document(NamedTuple):
 
 
 def parse(resolved: Resolved) -> Document:
-    """Return the parsed schema. ValueError."""
+    """Return the parsed schema. Raises ValueError."""
     referred = {name: _loaded(schema.text, f"the referenced schema {name}: ") for name, schema in resolved.referred}
     document = Document(_loaded(resolved.schema.text, ""), referred)
     for node, root in _nodes_with_refs(document):

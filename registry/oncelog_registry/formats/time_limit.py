@@ -16,6 +16,6 @@ class TimeLimit:
         self._end = time.monotonic() + CHECK_SECONDS
 
     def check(self) -> None:
-        """Raises ValueError when CHECK_SECONDS have passed."""
+        """Check the time. Raises ValueError if CHECK_SECONDS have passed."""
         if time.monotonic() > self._end:
             raise ValueError(f"the schemas were not compared in {CHECK_SECONDS:.0f} s: they are too large")

@@ -30,11 +30,11 @@ Act = Callable[[World, Strike], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault."""
+    """One kind of fault, which may strike several times in a run."""
 
     name: str
     title: str
-    """The description of the fault."""
+    """A short description of the fault, for lists and reports."""
     draw_machines: Draw
     seconds: tuple[float, float]
     """Minimum and maximum seconds that the fault lasts."""
@@ -101,7 +101,7 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
-    """The strength of the strike selects the partition."""
+    """Return a placeholder: the strength of the strike selects a partition, and with it its leader, later."""
     return ("leader",)
 
 

@@ -8,8 +8,8 @@ moved or whose log was truncated, so it notices even an error that lasts only a 
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
 - No follower has a high watermark beyond the highest offset that a leader has exposed.
-- The last stable offset of a leader is not above the first offset of any transaction whose marker is not below the high
-  watermark; the judge finds these transactions in the batches below the high watermark (`undecided`).
+- The last stable offset of a leader is at most the first offset of each open transaction. A transaction is open if it
+  has records, but no marker, below the high watermark (`undecided`).
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
 in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
@@ -67,7 +67,7 @@ class Prefix:
         """The first offset; earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
-        """The broker that exposed the last batch."""
+        """The id of the broker that exposed the last of the batches."""
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.is_cut = False

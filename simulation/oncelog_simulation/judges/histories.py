@@ -1,5 +1,5 @@
-"""Compares the responses that clients got with the final content: passes all notes of the workloads, the content of all
-judged topics, and the logs of all replicas to `oncelog_testing.history`.
+"""Compares the responses that clients got with the final content. For this, the judge passes all notes of the
+workloads, the content of all judged topics, and the logs of all replicas to `oncelog_testing.history`.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Histories:
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Return the offsets at which two readers got different records, although the record at an offset never
+        """Return a violation for each offset at which two readers got different records: the record at an offset never
         changes, not even for a read_uncommitted consumer.
         """
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}

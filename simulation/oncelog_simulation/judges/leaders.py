@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 Epoch = tuple[bytes, int, int]
-"""Topic id, partition and leader epoch."""
+"""Type of a key: topic id, partition and leader epoch."""
 
 
 class Leaders:
-    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions
-    it leads.
+    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions it
+    leads.
     """
 
     name = "leaders"

@@ -22,7 +22,7 @@ Row = tuple[int, bytes, bytes]
 
 
 def table_violations(notes: Notes, table: Sequence[Row]) -> list[str]:
-    """Return the violations: keys whose value is neither the last committed one nor one whose commit is unknown, and
+    """Return the violations: keys with another value than the last committed one or one whose commit is unknown, and
     tombstones that were removed too early.
     """
     found = {key: value for _, key, value in table}

@@ -28,9 +28,8 @@ AGAIN: Final = "again"
 TRIMMED: Final = "trimmed"
 """The topic whose oldest records are deleted."""
 DELETE_TRIES: Final = 15
-"""An administrator tolerates the response that acknowledged records are out of range for this many attempts, a second
-apart, and only after the fault SESSION_ENDS: a lease cannot foresee this fault, so a former leader may not know that it
-has lost the leadership.
+"""Number of attempts to delete records, a second apart, if the fault SESSION_ENDS may have struck. After this fault a
+former leader may not know that it has lost the leadership, and may respond that acknowledged records are out of range.
 """
 SESSION_ENDS: Final = "session ends"
 """The name of the fault that ends a session."""

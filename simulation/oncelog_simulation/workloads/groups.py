@@ -127,8 +127,8 @@ class GroupMember(ClientWorkload):
 
     def owns(self, places: Collection[Place], epoch: int, teller: str) -> None:
         """Record that the member got partitions, unless another member has got them in a higher epoch since then,
-        because this assignment may come from a late response. The epochs of a group with both protocols are not
-        compared: they restart when the group has become empty and the next member has the other protocol.
+        because this assignment may come from a late response. In a group whose members use both protocols, epochs are
+        not compared: they restart when the group has become empty and the next member uses the other protocol.
         """
         self.readings.clear()
         if self._protocol is None:

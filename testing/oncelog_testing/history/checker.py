@@ -35,7 +35,7 @@ def verdict(history: History, *, apart_from: Collection[Kind] = ()) -> Verdict:
 
 
 def check(history: History, *, apart_from: Collection[Kind] = ()) -> None:
-    """Raises AssertionError with the verdict if there are violations."""
+    """Check the history. Raises AssertionError with the verdict if there are violations."""
     found = verdict(history, apart_from=apart_from)
     if not found:
         raise AssertionError(str(found))

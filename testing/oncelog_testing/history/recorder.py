@@ -1,6 +1,6 @@
-"""The recorder of the clients' actions. Clients record an action *before* they start it, and complete the entry when
-the outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
-thread."""
+"""Records the actions of clients. Clients record an action *before* they start it, and complete the entry when the
+outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any thread.
+"""
 
 from __future__ import annotations
 

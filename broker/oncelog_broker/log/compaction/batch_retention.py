@@ -2,8 +2,8 @@
 headers do no I/O (S56, E25).
 
 Headers and control batches contain facts that no record contains: the last sequence of each producer, the outcome of
-each transaction, and the time until which tombstones must be kept (the delete horizon). Source: Kafka's Cleaner
-and CleanedTransactionMetadata.
+each transaction, and the time until which tombstones must be kept (the delete horizon). Kafka's counterparts are
+Cleaner and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations

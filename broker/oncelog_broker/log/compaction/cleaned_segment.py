@@ -8,7 +8,8 @@ removes the .cleaned files.
 4. The .swap files get their final names.
 5. The .deleted files are freed after file.delete.delay.ms.
 
-Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` completes the replacement at startup.
+At startup, `recovery.finish_interrupted_work` completes an interrupted replacement. Kafka's counterpart is
+LocalLog.replaceSegments.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CleanedSegment:
         self._locations: list[BatchLocation] = []
         self._pending_bytes = 0
         self.size = 0
-        """Total bytes of all batches added."""
+        """The total number of bytes of the added batches."""
         self.aborted: Sequence[EndedTransaction] = ()
         """The aborted transactions for the index of the new segment, ordered by their markers. The caller must set this
         field before `finish`.

@@ -18,7 +18,7 @@ segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
 cleaning compacts them.
 
-Source: Kafka's Cleaner.
+Kafka's counterpart is Cleaner.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class CompactionStats:
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Number of batches that were kept past their delete horizon because a replica is not in sync."""
+    """The number of batches whose tombstones or markers were kept after their delete horizon, because a replica is not
+    in sync.
+    """
 
 
 class Compaction:
@@ -236,7 +238,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # discard in a job, because the file system needs long to remove a large file
+                yield cleaned.discard  # in another thread, because removing a large file takes long
                 if is_changed:
                     return False
         finally:

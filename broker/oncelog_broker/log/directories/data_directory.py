@@ -271,7 +271,7 @@ class DataDirectory:
             self.write_checkpoint(name, self._checkpoints.get(name, {}))
 
     def forget_arrival(self, key: TopicPartition) -> None:
-        """Discard the entries that `note_arrival` stored, because the move of the log has succeeded or failed."""
+        """Discard the entries that `note_arrival` stored, because the move of the log has ended."""
         with self.checkpoint_guard:
             for entries in self._arriving.values():
                 entries.pop(key, None)

@@ -130,10 +130,9 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a power cut removed a new log before its sync, the next startup would report the old log's records
-        as lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError
-        for
-        `home`.
+        If the offsets remained, and a power cut removed a new log before its sync, the next startup would report the
+        old log's records as lost. Errors in directories other than `home`, whose disks may have failed, are only
+        logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
@@ -219,7 +218,7 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # the durable log start is unknown, so it is checkpointed again
+        log.state.checkpointed_start = 0  # assume that no log start is checkpointed, so that it is written again
         try:
             # Keep the log end at or above the log start, because a later startup removes all records of a log that ends
             # below its checkpointed log start.

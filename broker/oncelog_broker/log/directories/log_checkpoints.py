@@ -74,7 +74,9 @@ class LogCheckpoints:
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Write the cleaner checkpoint of `log`, together with those of the other logs in its data directory."""
+        """Write the cleaner checkpoint of the data directory of `log`, which has an entry for each compacted log in
+        it.
+        """
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)

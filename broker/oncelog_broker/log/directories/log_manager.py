@@ -265,8 +265,8 @@ class LogManager:
         return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has no
-        topic id.
+        """Return the 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has
+        no topic id.
         """
         return self._topic_ids.get((topic, partition))
 
@@ -523,7 +523,7 @@ class LogManager:
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
-        """All logs, including those that went offline after they were opened."""
+        """Return all logs, including those that went offline after they were opened."""
         return iter(list(self._logs.values()))
 
     @property
@@ -586,7 +586,7 @@ class LogManager:
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced. The flush takes the latter logs offline.
+        whose directory could not be synced. The flush takes the logs with an unsynced directory offline.
         """
         now = self._clock.monotonic()
         return [

@@ -149,7 +149,7 @@ class LogProducers:
         return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
-        """The snapshots at or before `end` that have not been written to their files yet."""
+        """Return the snapshots at or before `end` that have not been written to their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
@@ -244,7 +244,7 @@ class LogProducers:
         """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # a snapshot from before the first batch is ignored
+        if found is not None and found[0] >= start:  # ignore a snapshot at an offset before the first segment
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)

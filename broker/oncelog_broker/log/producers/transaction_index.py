@@ -8,7 +8,7 @@ offset of the marker. Entries are ordered by their markers. A segment without en
 
 Compaction removes an entry together with its marker. If the entry were removed before the marker, a reader would treat
 the remaining aborted records as committed. If the entry were removed after the marker, a reader would skip records that
-the producer commits later. Source: Kafka's TransactionIndex.
+the producer commits later. Kafka's counterpart is TransactionIndex.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
 log.
 
-Source: Kafka's LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
+Kafka's counterpart is LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
 `LogState`. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
@@ -105,7 +105,7 @@ class LocalLog:
         size, active, params = len(batch), self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         if (
-            not (  # a quick check whether the batch certainly fits; otherwise call `_roll_reason`
+            not (  # a quick check: if it does not show that the batch fits, call `_roll_reason`
                 active.size + size <= params.max_size
                 and active.first_timestamp >= 0
                 and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms

@@ -72,7 +72,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # a missing or damaged index does not prove lost records, because it will be rebuilt
+        return  # a missing or damaged index does not prove lost records; the index will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:

@@ -18,7 +18,7 @@ log before it creates the next segment, so that the segment before the gap canno
 A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new batches
 were appended.
 
-Source: Kafka's LogLoader.
+Kafka's counterpart is LogLoader.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 - `00000000000000000042.window` has the part of the producer state that Kafka's snapshot format does not have.
 
 The last segment of a log is active: batches are appended to it, and its indexes are in memory. Closed segments never
-change until they are deleted. Source: Kafka's LogSegment.
+change until they are deleted. Kafka's counterpart is LogSegment.
 """
 
 from __future__ import annotations
@@ -470,7 +470,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # an incomplete batch (end of the view), or a corrupt batch
+        except CorruptBatch:  # stop at an incomplete or corrupt batch
             pass
         return at, next_offset
 

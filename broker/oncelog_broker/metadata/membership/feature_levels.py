@@ -43,7 +43,7 @@ class NoCommonLevel(Exception):
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
-    """The feature levels that this release supports, for the registration of this broker."""
+    """Return the feature levels that this release supports, for the registration of this broker."""
     return {FEATURE: (LOWEST, HIGHEST)}
 
 

@@ -28,7 +28,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
-"""Seconds between attempts while the store is unavailable."""
+"""The number of seconds between two attempts while the store is unavailable."""
 DOUBT_TICK_SECONDS: Final = 0.05
 """Seconds between checks whether the gate is open again (this broker may lead). The checks are needed because the gate
 sends no notification.

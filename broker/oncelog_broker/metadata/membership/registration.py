@@ -7,7 +7,7 @@ deleted topic (the broker died before it removed the files). Creating a topic fr
 deleted topic.
 
 A process registers again when its session was lost. The broker then checks that the store is still the same store.
-Otherwise, if the store had lost its data, the first broker to register again would found a new cluster.
+Without this check, if the store had lost its data, the first broker to register again would found a new cluster.
 
 Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
 can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node

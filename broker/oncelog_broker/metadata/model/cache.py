@@ -46,8 +46,8 @@ WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDE
 """The watched paths. A notification that names one of these paths means that any node below the path may have changed.
 """
 AGAIN_SECONDS: Final = 1.0
-"""Seconds until nodes that could not be read, although the store was available, are read again; the delay doubles with
-each failure.
+"""If nodes could not be read although the store was available, they are read again after this number of seconds; the
+delay doubles with each failure.
 """
 MAX_AGAIN_SECONDS: Final = 60.0
 

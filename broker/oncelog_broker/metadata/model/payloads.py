@@ -63,8 +63,8 @@ class BrokerRegistration:
 class Incarnation:
     """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the last
     registration before which the broker's logs may have lost records. Each registration copies this value from the
-    previous registration. Otherwise, a broker that registers twice before the controller reads the node would seem to
-    have lost no records.
+    previous registration. Without this copy, a broker that registers twice before the controller reads the node would
+    seem to have lost no records.
     """
 
     is_log_tail_kept: bool = True
@@ -163,8 +163,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode the registration of a broker. The fields host and port, for readers older than version 2, are those of the
-    first PLAINTEXT endpoint; without such an endpoint they are null and -1.
+    """Encode the registration of a broker. For readers of versions before 2, the fields host and port have the values
+    of the first PLAINTEXT endpoint; without such an endpoint they are null and -1.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {

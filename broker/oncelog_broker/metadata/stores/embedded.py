@@ -10,9 +10,8 @@ fsync.
   czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
   gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If the
-  -wal file is lost or truncated for another reason, the store returns to an older state, and its file does not show
-  that. A -wal
-  file from another state of the store is refused (`write_ahead_log.py`).
+  -wal file is lost or truncated for another reason, the store returns to an older state, and nothing in the main file
+  shows that. A -wal file from another state of the store is refused (`write_ahead_log.py`).
 
 `sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
 """
@@ -95,7 +94,7 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        # the executor starts its thread with the first job
+        # the thread of the executor starts with the first job
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod

@@ -22,9 +22,9 @@ request is always charged in full.
 
 
 class Bucket:
-    """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate; when
-    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that a quota that was set too low can be
-    corrected with immediate effect.
+    """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate. When
+    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that correcting a quota that was too low
+    has an immediate effect.
     """
 
     __slots__ = ("_paid_until", "_rate")

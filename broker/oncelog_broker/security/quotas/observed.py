@@ -51,7 +51,7 @@ class Recent:
         return max(0.0, self._before * share + self._now)  # a refund may belong to an earlier window
 
     def rate(self, now: float) -> float:
-        """Per second."""
+        """The rate over the latest `span` seconds, in units per second."""
         return self.sum(now) / self._span
 
     def _turn(self, now: float) -> None:

@@ -109,8 +109,8 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidConfig for a URL whose keys cannot be trusted: with http://, an attacker on the network path could
-    insert a key and log in as any user. http:// on loopback is allowed.
+    """Check the URL of a key set. Raises InvalidConfig if its keys cannot be trusted: with http://, an attacker on the
+    network path could insert a key and log in as any user. http:// on loopback is allowed.
     """
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):

@@ -86,7 +86,7 @@ def _write(
     """Write the records of a topic. Each partition is written by one task, which sorts the partition's records by
     offset, because the rows of the Parquet files have no guaranteed order.
     """
-    # A new writeId for each run, so that the sink does not treat this run as a retry of an earlier run
+    # A new writeId for each run, so that the sink does not treat this run as a retry of an earlier run.
     write_id = f"restore-{uuid.uuid4().hex}"
     options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (

@@ -89,7 +89,7 @@ class StoreServer:
     # --- methods that the connections call
 
     def session(self, key: SessionKey) -> WorkerConnection | None:
-        """The connection whose session has this key; None if there is no such session."""
+        """Return the connection whose session has this key; None if there is no such session."""
         for connection in self._connections:
             live = connection.key
             if (

@@ -256,7 +256,7 @@ class SupervisedStore:
     def _request(self, name: str, *arguments: object) -> asyncio.Future[Any]:
         """Send a request. Returns the future of the response."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)  # the caller may have been cancelled, so nobody waits for the response
+        answer.add_done_callback(_retrieve)  # if the caller was cancelled, nobody waits for the response
         self._last_request += 1
         if self._is_gone:
             answer.set_exception(SessionExpired("", _GONE))

@@ -43,8 +43,8 @@ MAX_IN_FLIGHT: Final = 100
 when their callers are cancelled.
 """
 CLOSE_SECONDS: Final = 2
-"""Seconds that `close` waits for responses, and again for the response to its own request, before it drops the
-connection.
+"""The number of seconds that `close` waits for the outstanding responses, and then again for the response to its own
+request. After that, it drops the connection.
 """
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")

@@ -46,10 +46,9 @@ class ReadAhead:
     """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
     been done.
 
-    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. Otherwise, after a TLS
-    record without data, or half a record, kazoo's thread would wait for more bytes, and would send no heartbeats during
-    the wait.
-    Other threads may call only `shutdown`.
+    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. If it also counted as
+    readable after a TLS record without data, or after half a record, kazoo's thread would wait for more bytes, and
+    would send no heartbeats during the wait. Other threads may call only `shutdown`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -60,7 +59,7 @@ class ReadAhead:
         """The number of bytes of the buffer that `recv` has already returned."""
         self._has_ended = False
         self._is_full = False
-        """Whether the last `send` could not send anything."""
+        """Whether the last call of `send` has sent no bytes."""
 
     def fileno(self) -> int:
         return self._connection.fileno()

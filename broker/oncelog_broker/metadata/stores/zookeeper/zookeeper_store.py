@@ -71,7 +71,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds before another session is tried, after the servers ended a session before it had begun, or refused a watch.
+"""If the servers have ended a session before it had begun, or have refused a watch, the store begins another session
+after this number of seconds.
 """
 
 _NOT_WATCHED: Final = None
