@@ -21,6 +21,7 @@ import os
 from itertools import takewhile
 from typing import Final
 
+from oncelog_broker.log.closed_log import ClosedLog
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flusher import LogFlusher
 from oncelog_broker.log.header_fields import (
@@ -38,7 +39,6 @@ from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.pending_flush import PendingFlush
-from oncelog_broker.log.periodic_work import PeriodicWork
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
@@ -120,7 +120,7 @@ class PartitionLog:
         """The result of `_fingerprint` (offsets and generation of the log) at the end of `open`; None if the log was
         not closed cleanly before, or if its producer state is not on the disk.
         """
-        self.update_config(state.config)
+        self._adopt_config(state.config)
 
     @classmethod
     def open(
@@ -177,6 +177,47 @@ class PartitionLog:
         if clean_shutdown and log.producers.is_saved(end):
             log._untouched = log._fingerprint()
         return log
+
+    @classmethod
+    def reopen(
+        cls,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        clock: Clock,
+        closed: ClosedLog,
+        cleaner_checkpoint: int | None = None,
+    ) -> PartitionLog:
+        """Open a log that was closed cleanly and whose files have not changed since, without reading them. The indexes
+        of the active segment are read at the first append.
+        """
+        end = closed.log_end_offset
+        content = LogContent.reopen(
+            disk, directory, name=f"{topic}-{partition}", config=config, clock=clock, closed=closed
+        )
+        state = LogState(
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            config=config,
+            recovery_point=end,
+            log_start_offset=closed.log_start_offset,
+            cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
+        )
+        log = cls(content, state, disk=disk, clock=clock)
+        log._untouched = log._fingerprint()
+        return log
+
+    def closed_log(self) -> ClosedLog | None:
+        """Return the state from which `reopen` can open this log; None if the log is not cleanly closed, or if its
+        files must be looked at when it is opened again.
+        """
+        if not self.is_cleanly_closed or self.local.has_marked or not self.producers.is_saved(self.log_end_offset):
+            return None
+        return self._content.closed_log(self.log_start_offset)
 
     def __repr__(self) -> str:
         reason = self.state.offline_reason
@@ -263,13 +304,18 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Apply changed settings, from the next call on."""
+        if config is self.state.config:
+            return
         self.state.config = config
         if config.limits_unflushed:
             self.state.note_flush_due()
-        self._append_limits = ValidationLimits.of(config)
-        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
+        self._adopt_config(config)
         self.local.update_config(config)
         self.producer_state.update_config(config)
+
+    def _adopt_config(self, config: LogConfig) -> None:
+        self._append_limits = ValidationLimits.of(config)
+        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
 
     def close(self) -> None:
         """Flush the log, write all indexes, and close the files. For an offline log, this method only closes the files.
@@ -278,7 +324,7 @@ class PartitionLog:
         try:
             flush = self.begin_close()
         except BaseException:
-            self.close_files()
+            self.local.close()
             raise
         failure: OSError | None = None
         if flush is not None:
@@ -298,7 +344,7 @@ class PartitionLog:
         self.flusher.note_failed_flush()
         if not self.state.may_be_changed or self._fingerprint() == self._untouched:
             return None
-        self.local.active.index_max_timestamp()
+        self.local.complete_indexes()
         self.producers.take_snapshot(self.local.log_end_offset)
         self.local.directory_dirty = True
         return self.flusher.prepare_flush()
@@ -315,25 +361,11 @@ class PartitionLog:
             if self.state.may_be_changed:
                 self.state.offline_reason = CLOSED
         finally:
-            self.close_files()
-
-    def close_files(self) -> None:
-        """Close the files without writing anything."""
-        self.local.close()
+            self.local.close()
 
     def pause(self) -> None:
         """Refuse all calls with NOT_LEADER_OR_FOLLOWER, while a copy in another data directory replaces this log."""
         self.state.offline_reason = MOVING
-
-    def register_work(self, work: PeriodicWork) -> None:
-        """Register the log's periodic work, now and in the future, in `work`."""
-        self.state.periodic_work = work
-        if self.is_offline:
-            work.failed.add((self.topic, self.partition))
-        if self.local.has_marked:
-            self.state.note_files_to_free()
-        if self.config.limits_unflushed or self.flusher.is_flush_due:
-            self.state.note_flush_due()
 
     def resume(self) -> None:
         """Accept calls again after `pause`, because the copy has not replaced this log."""

@@ -278,7 +278,7 @@ class Replicas:
         """Yield topic, partition and state of the partitions that the cluster image assigns this broker to lead
         although their log could not be opened, or has failed.
         """
-        failed = [key for key in self._logs.failed() if key in self._leaders]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._leaders]
         for key in (*self._offline, *failed):
             name, index = key
             topic = self._image.topic(name)
@@ -290,7 +290,7 @@ class Replicas:
         """Yield topic and partition of the offline logs whose partition another broker leads while this broker is not
         in the ISR.
         """
-        failed = [key for key in self._logs.failed() if key in self._hosts]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._hosts]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
@@ -324,7 +324,7 @@ class Replicas:
         leader, although no record can be written any more. The leader would then propose the replica for the ISR,
         although reopening the log may discard records below the reported log end.
         """
-        for key in self._logs.failed():
+        for key in self._logs.upkeep.failed():
             if (partition := self._hosts.get(key)) is not None:
                 self._fetching.forget(partition)
 
@@ -367,7 +367,7 @@ class Replicas:
     @property
     def offline(self) -> int:
         """The number of logs that could not be opened or have failed since."""
-        return len(self._offline) + sum(key in self._hosts for key in self._logs.failed())
+        return len(self._offline) + sum(key in self._hosts for key in self._logs.upkeep.failed())
 
     @property
     def is_opening(self) -> bool:

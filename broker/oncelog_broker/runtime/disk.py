@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide, is_descriptor_limit
 from oncelog_broker.runtime.file_lock import FileLock
@@ -107,6 +107,20 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class FileStamp(NamedTuple):
+    """Identifies one state of a file or directory: each change of the content, or of the names in the directory,
+    changes the stamp. A copy has another stamp, too. The stamp has the same value again if a power cut undoes the
+    change.
+    """
+
+    inode: int
+    changed_ns: int
+    """The time of the last change (ctime), in ns by the wall clock. Unlike the time of the last write (mtime), no
+    program can set it.
+    """
+    size: int
+
+
 class FileSystemSync(Protocol):
     """Syncs an entire file system, for a caller that has written very many files."""
 
@@ -143,6 +157,11 @@ class Disk(Protocol):
 
     def room(self, path: str) -> tuple[int, int]:
         """Return the (total, available) bytes of the file system that contains `path`."""
+
+    def stamp(self, path: str) -> FileStamp:
+        """Return the stamp of a file or directory. The stamps of `path` are reliable if `watch_file_system` supports
+        its file system. Raises FileNotFoundError.
+        """
 
     def modified_ms(self, path: str) -> int:
         """Return when the file was last written, as wall time in ms since the epoch."""
@@ -433,6 +452,10 @@ class RealDisk:
     def room(self, path: str) -> tuple[int, int]:
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def stamp(self, path: str) -> FileStamp:
+        found = os.stat(path)
+        return FileStamp(found.st_ino, found.st_ctime_ns, found.st_size)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -27,7 +27,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
@@ -208,23 +208,27 @@ class DataDirectory:
         return os.path.join(self.path, name)
 
     def logs(self) -> tuple[list[TopicPartition], list[str]]:
-        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet).
-
-        Directories that are not logs are ignored; the broker logs the name of each ignored directory once.
-        """
-        found, deleted = [], []
+        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet)."""
+        found: list[TopicPartition] = []
+        deleted: list[str] = []
         for name in self._disk.list_directory(self.path):
-            path = self.join(name)
-            if not self._disk.is_directory(path):
-                continue
-            parsed = parse_directory_name(name)
-            if parsed is not None:
-                found.append(parsed)
-            elif _DELETED_DIRECTORY.fullmatch(name):
-                deleted.append(path)
-            else:
-                logger.info("%s: not the log of a partition, ignored", path)
+            self.classify(name, found, deleted)
         return found, deleted
+
+    def classify(self, name: str, found: list[TopicPartition], deleted: list[str]) -> None:
+        """Add one name of this directory to `found` if it is the log of a partition, or to `deleted` (with its path) if
+        it is a deleted log. Directories that are not logs are ignored, with a log line; files are ignored silently.
+        """
+        path = self.join(name)
+        if not self._disk.is_directory(path):
+            return
+        parsed = parse_directory_name(name)
+        if parsed is not None:
+            found.append(parsed)
+        elif _DELETED_DIRECTORY.fullmatch(name):
+            deleted.append(path)
+        else:
+            logger.info("%s: not the log of a partition, ignored", path)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the entries of a checkpoint; empty if the file is missing or unreadable. The module docstring lists
@@ -327,3 +331,34 @@ class DataDirectory:
                 self.file_system.close()
                 self.file_system = None
             self._lock.release()
+
+
+def lock_directories(
+    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
+) -> list[DataDirectory]:
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
+    existing directories are not changed.
+
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
+    """
+    directories: list[DataDirectory] = []
+    try:
+        for path in data_dirs:
+            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+            directories.append(directory)
+            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+    except BaseException:
+        for directory in directories:
+            directory.close(clean=False)
+        raise
+    return directories
+
+
+def note_sisters(directories: Sequence[DataDirectory]) -> None:
+    """Write the identity note, which lists all data directories of this broker, into each directory without a note.
+    Raises OSError.
+    """
+    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
+    for each in directories:
+        if each.note is None and each.directory_id is not None:
+            each.write_note(DirectoryNote(each.directory_id, sisters))

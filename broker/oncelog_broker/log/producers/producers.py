@@ -168,6 +168,13 @@ class LogProducers:
         """Start with an empty log whose first record will have this offset."""
         self._saved_offset = offset
 
+    def reopen_at(self, offset: int, entries: Sequence[bytes]) -> None:
+        """Restore the state of a cleanly closed log, whose snapshot at the log end `offset` has these entries."""
+        self._saved_offset = offset
+        if entries:
+            self.state.restore(entries)
+        self._ends = RecentEnds(offset)
+
     def load(
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
     ) -> None:

@@ -73,6 +73,10 @@ class SegmentIndex:
             # If the file ends with zeros, the next `persist` removes them.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
+    def forget(self) -> None:
+        """Discard the entries in memory without writing them; they are read from the file again."""
+        self.entries = self._loaded = None
+
     def persist(self) -> None:
         """Append to the file the entries that it does not contain yet. Raises OSError."""
         entries = self.entries

@@ -329,6 +329,12 @@ class Segment:
         self._load_indexes(below=None)
         self._replay_tail()
 
+    def make_dormant(self, next_offset: int) -> None:
+        """Undo a failed `activate` of the last segment, which ends before `next_offset`."""
+        self.offset_index.forget()
+        self.time_index.forget()
+        self.next_offset = next_offset
+
     def start_verified(self, offset: int) -> int:
         """Make this segment the active segment with only the index entries below `offset`; returns the position from
         which the batches must be verified.

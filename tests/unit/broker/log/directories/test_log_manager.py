@@ -459,9 +459,9 @@ class TestPeriodic:
         clock.step_wall_ms(-ms)
         fill(log, 1)
         clock.advance_ms(999)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         clock.advance_ms(1)
-        assert manager.logs_due_for_flush() == [log]
+        assert manager.upkeep.logs_due_for_flush() == [log]
         manager.close()
 
     def test_due_logs_are_flushed(self, start, clock):
@@ -471,14 +471,14 @@ class TestPeriodic:
         never = make_log(manager, "c", 0, None, SMALL)
         for log in (by_count, by_time, never):
             fill(log, 2)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         fill(by_count, 1)
         clock.advance_ms(100)
-        assert set(manager.logs_due_for_flush()) == {by_count, by_time}
+        assert set(manager.upkeep.logs_due_for_flush()) == {by_count, by_time}
         by_count.flusher.flush()
         by_time.flusher.flush()
         clock.advance_ms(1000)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         assert never.recovery_point == 0
 
     def test_a_truncation_lowers_the_recovery_point_on_disk_first(self, start, tmp_path):

@@ -68,7 +68,7 @@ def a_look(manager: LogManager, now: float) -> list[Any]:
     """What the tasks that run every few seconds find."""
     removal = manager.begin_purge(now)
     return [
-        manager.logs_due_for_flush(), manager.logs_with_closed_segments(), list(manager.failed()),
+        manager.upkeep.logs_due_for_flush(), manager.upkeep.logs_with_closed_segments(), list(manager.upkeep.failed()),
         [] if removal is None else [removal],
     ]  # fmt: skip
 
@@ -100,11 +100,11 @@ def test_a_closed_segment_is_due_until_it_is_flushed(manager: LogManager) -> Non
     log = make_log(manager, "orders", 0, None, SMALL)
     fill(log, 40)
     assert len(log.segment_base_offsets) > 1
-    assert manager.logs_with_closed_segments() == [log] == manager.logs_with_closed_segments()
+    assert manager.upkeep.logs_with_closed_segments() == [log] == manager.upkeep.logs_with_closed_segments()
     log.flusher.flush(log.segment_base_offsets[-1])
     assert a_look(manager, 0.0) == [[], [], [], []]
     fill(log, 40)
-    assert manager.logs_with_closed_segments() == [log]
+    assert manager.upkeep.logs_with_closed_segments() == [log]
 
 
 def test_a_closed_segment_of_the_killed_process_is_due(manager: LogManager, tmp_path: Path, clock: ManualClock) -> None:
@@ -112,7 +112,7 @@ def test_a_closed_segment_of_the_killed_process_is_due(manager: LogManager, tmp_
     kill(manager)
     after = open_manager(tmp_path, RealDisk(), clock)
     log = after.get("orders", 0)
-    assert after.logs_with_closed_segments() == [log]
+    assert after.upkeep.logs_with_closed_segments() == [log]
     kill(after)
 
 
@@ -120,13 +120,13 @@ def test_a_log_that_is_being_truncated_stays_due(manager: LogManager) -> None:
     log = make_log(manager, "orders", 0, None, SMALL)
     fill(log, 40)
     log.state.is_truncating = True
-    assert manager.logs_with_closed_segments() == []
+    assert manager.upkeep.logs_with_closed_segments() == []
     log.state.is_truncating = False
-    assert manager.logs_with_closed_segments() == [log]
+    assert manager.upkeep.logs_with_closed_segments() == [log]
     log.pause()
-    assert manager.logs_with_closed_segments() == []
+    assert manager.upkeep.logs_with_closed_segments() == []
     log.resume()
-    assert manager.logs_with_closed_segments() == [log]
+    assert manager.upkeep.logs_with_closed_segments() == [log]
 
 
 def test_changed_settings_count_at_once(manager: LogManager, clock: ManualClock) -> None:
@@ -135,24 +135,24 @@ def test_changed_settings_count_at_once(manager: LogManager, clock: ManualClock)
     a_look(manager, 0.0)
     log.update_config(dataclasses.replace(SMALL, flush_ms=1000))
     clock.advance_ms(1000)
-    assert manager.logs_due_for_flush() == [log]
+    assert manager.upkeep.logs_due_for_flush() == [log]
     log.flusher.flush()
     assert a_look(manager, 0.0)[:2] == [[], []]
     fill(log, 1)
     clock.advance_ms(1000)
-    assert manager.logs_due_for_flush() == [log]
+    assert manager.upkeep.logs_due_for_flush() == [log]
 
 
 def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: CountingDisk) -> None:
     log = make_log(manager, "orders", 0, None, SMALL)
     make_log(manager, "orders", 1, None, SMALL)
-    assert list(manager.failed()) == []
+    assert list(manager.upkeep.failed()) == []
     disk.append_fault = errno.EIO
     with pytest.raises(KafkaError):
         fill(log, 1)
-    assert list(manager.failed()) == [("orders", 0)] == list(manager.failed())
+    assert list(manager.upkeep.failed()) == [("orders", 0)] == list(manager.upkeep.failed())
     manager.delete("orders", 0)
-    assert list(manager.failed()) == []
+    assert list(manager.upkeep.failed()) == []
 
 
 def test_deleted_segments_are_freed_once(manager: LogManager, tmp_path: Path) -> None:
