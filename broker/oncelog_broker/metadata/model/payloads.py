@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from oncelog_broker.runtime.steps import Steps, run_steps
@@ -334,6 +335,19 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def parse_partition_state(data: bytes, path: str) -> PartitionState:
+    try:
+        return _known_partition_state(data)
+    except MalformedPayload:
+        return _parsed_partition_state(data, path)  # raises the error with the path of this node
+
+
+@lru_cache(maxsize=1024)
+def _known_partition_state(data: bytes) -> PartitionState:
+    """Return the parsed state. A broker without other brokers has thousands of partitions with the same content."""
+    return _parsed_partition_state(data, "")
+
+
+def _parsed_partition_state(data: bytes, path: str) -> PartitionState:
     document = _Document.parse(data, path)
     return PartitionState(
         leader=document.integer("leader"),
