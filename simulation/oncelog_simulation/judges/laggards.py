@@ -4,7 +4,7 @@ the judge expects this only while leader, controller and metadata store can work
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.config.broker_keys import REPLICA_LAG_TIME_MAX_MS
@@ -20,6 +20,8 @@ MORE_SECONDS: Final = 5.0
 """Virtual seconds that are allowed in addition to replica.lag.time.max.ms, because leaders check only at half of this
 interval, and then send a request to the controller.
 """
+LATE_SECONDS: Final = 0.5
+"""If a packet between two machines arrives later than this, a fault that is over still delays their streams."""
 CUTS: Final = ("partition", "one-way partition")
 """While one of these faults affects a machine, the machine can still work with all others."""
 
@@ -77,7 +79,7 @@ def _controller(world: World) -> int | None:
 
 
 def _can_work(world: World, leader: int, controller: int) -> bool:
-    """Return whether no fault separates leader, controller and store from one another."""
+    """Return whether no fault separates leader, controller and store from one another, or delays their packets."""
     names = {f"broker-{leader}", f"broker-{controller}"}
     if not all(world.brokers[name].is_serving for name in names):
         return False
@@ -87,4 +89,12 @@ def _can_work(world: World, leader: int, controller: int) -> bool:
             return False
         if names <= struck if strike.fault in CUTS and len(names) > 1 else names & struck and strike.fault not in CUTS:
             return False
-    return True
+    return not _are_late(world, names)
+
+
+def _are_late(world: World, brokers: Collection[str]) -> bool:
+    """Return whether packets between these brokers, or between them and the store, are still delayed by a fault."""
+    others = [*brokers, *(server.host.name for server in world.store.servers)]
+    ends = [(broker, other) for broker in brokers for other in others if broker != other]
+    links = [world.network.link(*each) for pair in ends for each in (pair, pair[::-1])]
+    return any(link.last_arrival > world.now + LATE_SECONDS for link in links)

@@ -58,11 +58,12 @@ class ShareLocks:
         if machine.broker is None:
             return ()
         shares = machine.broker.parts.coordinators.share_partitions
-        before, now = self._seen.get(machine.number, {}), {hosted: _held(hosted) for hosted in shares.all()}
-        if before == now:
+        before, now = self._seen.get(machine.number), {hosted: _held(hosted) for hosted in shares.all()}
+        if before == now or not (before or now):
             return ()
         self._seen[machine.number] = now
         wrong: list[str] = []
+        before = before or {}
         for hosted, held in now.items():
             if hosted in before and before[hosted] != held:
                 wrong += changes_that_are_wrong(machine, shares, hosted, before[hosted], held)
