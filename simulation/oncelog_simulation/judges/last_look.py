@@ -76,7 +76,7 @@ def assignments_counted(world: World) -> Iterator[None]:
         counts[loop.current.host] += 1
 
     for each in COUNTED:
-        each.__setattr__ = counting  # type: ignore[assignment,method-assign]
+        each.__setattr__ = counting  # type: ignore[method-assign]
     try:
         yield
     finally:
