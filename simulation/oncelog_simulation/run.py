@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import is_
 from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults.catalogue import FAULTS, end_all
 from oncelog_simulation.guard import guarded
-from oncelog_simulation.judges.last_look import assignments_counted
+from oncelog_simulation.judges.last_look import DIRECTOR, assignments_counted
 from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored
 from oncelog_simulation.machine import BrokerMachine
@@ -70,6 +71,12 @@ class Onlooker(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def sees_only_partitions(self) -> bool:
+        """Whether `look` depends only on the broker's partitions, the settings of topics, the metadata store and power
+        cuts; `look` is then not called as long as none of these has changed.
+        """
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations; called after each iteration in which this machine's broker has run code, so the call
@@ -250,9 +257,12 @@ class _Looking:
 
     def __init__(self, world: World, onlookers: Sequence[Onlooker]) -> None:
         self._world = world
-        self._looks = [(judge.look, judge.name) for judge in onlookers]
+        self._all = [(judge.look, judge.name) for judge in onlookers]
+        self._others = [(judge.look, judge.name) for judge in onlookers if not judge.sees_only_partitions]
         self._zxid = -1
         self._power_cuts = -1
+        self._seen: dict[str, tuple[object, ...]] = {}
+        """For each broker, everything on which the judges that see only partitions depended at their last look."""
 
     def after_turn(self, process: Process, has_run_code: bool) -> None:
         world = self._world
@@ -260,8 +270,19 @@ class _Looking:
         if not has_run_code and zxid == self._zxid and power_cuts == self._power_cuts:
             return
         self._zxid, self._power_cuts = zxid, power_cuts
-        machine = world.brokers[process.host]
-        for look, name in self._looks:
+        host = process.host
+        machine = world.brokers[host]
+        looks = self._all
+        broker, assigned = machine.broker, world.assigned
+        if broker is not None and assigned is not None:
+            image = broker.parts.membership.metadata.image
+            seen = (assigned[host], assigned[DIRECTOR], zxid, power_cuts, image.topic_configs, broker)
+            known = self._seen.get(host)
+            if known is not None and all(map(is_, known, seen)):
+                looks = self._others
+            else:
+                self._seen[host] = seen
+        for look, name in looks:
             for what in look(world, machine):
                 world.violate(name, what)
 

@@ -112,6 +112,7 @@ class Committed:
     """Checks all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
 
     name = "committed"
+    sees_only_partitions = True
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes

@@ -30,6 +30,7 @@ class Decisions:
     """Tracks the transactional ids of each coordinator."""
 
     name = "decisions"
+    sees_only_partitions = False
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed

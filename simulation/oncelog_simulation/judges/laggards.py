@@ -43,11 +43,12 @@ class Laggards:
         """Yield the followers that should have left the ISR before now."""
         lagging: dict[tuple[int, Key, int], float] = {}
         wrong: list[str] = []
-        controller = _controller(world)
         for broker in running(world):
+            behind = _behind(broker)
+            controller = _controller(world) if behind else None
             if controller is None or not _can_work(world, broker.number, controller):
                 continue
-            for key, follower, name in _behind(broker):
+            for key, follower, name in behind:
                 lag = (broker.number, key, follower)
                 since = lagging[lag] = self._since.get(lag, world.now)
                 if world.now - since > MORE_SECONDS:
@@ -62,17 +63,22 @@ class Laggards:
         return ()
 
 
-def _behind(broker: Running) -> Iterable[tuple[Key, int, str]]:
-    limit = broker.machine.broker.config[REPLICA_LAG_TIME_MAX_MS] / 1000 if broker.machine.broker else 0.0
-    now = broker.machine.clock.monotonic()
-    for partition in broker.parts.replication.replicas.led():
-        for follower, progress in partition.followers.items():
-            if (
-                follower in partition.isr
-                and progress.log_end_offset != partition.log.log_end_offset
-                and now - progress.last_caught_up > limit
-            ):
-                yield (partition.topic_id, partition.index), follower, partition.log.name
+def _behind(broker: Running) -> list[tuple[Key, int, str]]:
+    """Return the partition, the broker id and the log's name of each follower that should not be in the ISR."""
+    without_all = [
+        (partition, follower, progress.last_caught_up)
+        for partition in broker.parts.replication.replicas.led()
+        for follower, progress in partition.followers.items()
+        if progress.log_end_offset != partition.log.log_end_offset and follower in partition.isr
+    ]
+    if not without_all or broker.machine.broker is None:
+        return []
+    limit, now = broker.machine.broker.config[REPLICA_LAG_TIME_MAX_MS] / 1000, broker.machine.clock.monotonic()
+    return [
+        ((partition.topic_id, partition.index), follower, partition.log.name)
+        for partition, follower, caught_up in without_all
+        if now - caught_up > limit
+    ]
 
 
 def _controller(world: World) -> int | None:

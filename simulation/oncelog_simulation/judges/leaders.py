@@ -24,6 +24,7 @@ class Leaders:
     """
 
     name = "leaders"
+    sees_only_partitions = True
 
     def __init__(self) -> None:
         self._led_by: dict[Epoch, int] = {}

@@ -45,6 +45,7 @@ class ShareLocks:
     """Checks the share partitions of each broker."""
 
     name = "share locks"
+    sees_only_partitions = False
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
