@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -59,6 +60,10 @@ class World(Surroundings):
         """The strikes that have an effect now."""
         self.struck: dict[str, int] = {}
         """The number of strikes that had an effect, by kind of fault."""
+        self.assigned: Counter[str] | None = None
+        """How often the processes of each host have set an attribute of a partition or of its log; None if this is not
+        counted (`judges.last_look`).
+        """
         self.rotted: set[str] = set()
         """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
 

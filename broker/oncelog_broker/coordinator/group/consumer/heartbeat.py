@@ -163,7 +163,10 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
     check_bytes(step, before if replaced or before.member_id in step.group.members else None, change.member)
     topics_changed = change.log_said()
     regex = change_regex(change, asked.may_describe, asked.wrong_regex)
-    change.raise_group_epoch(is_needed=topics_changed or regex is RegexChange.RESOLVED)
+    # If this step converts a classic group, a static member may take over a target that was computed for more members
+    # than are left: the conversion has ended the rebalance that would have replaced that target.
+    is_converted = replaced is not None and step.logged_group() is None
+    change.raise_group_epoch(is_needed=topics_changed or is_converted or regex is RegexChange.RESOLVED)
     epoch, target = maybe_assign(change)
     subscription_changed = topics_changed or regex is not RegexChange.NONE
     change.reconcile(epoch, target, owned, subscription_changed=subscription_changed)
