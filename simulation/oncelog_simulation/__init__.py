@@ -11,8 +11,9 @@ combines the machines with the network, the disks and the metadata store. `fault
 `drawing` draws plans from seeds. `run` runs a plan, with an `operator` at the end; `timeline` records the events, with
 the `log_lines` of brokers and clients.
 
-`scenario` combines `workloads/` and `judges/` for tests of the entire cluster, and `application` combines a user's
-service with a judge. `shrink` makes a failing plan smaller, and `story` prints the events in it. `defects/` are seeded
-defects of oncelog's code that the judges must find, and `reached` reports which branches of the broker's code the seeds
-execute. `command` is the command line. docs/design/simulation.md describes the simulation.
+`scenario` combines `workloads/` and `judges/` for tests of the entire cluster. `application` combines a user's service
+with a judge, and `recorded_application` any application that records what it writes. `shrink` makes a failing plan
+smaller, and `story` prints the events in it. `defects/` are seeded defects of oncelog's code that the judges must find,
+and `reached` reports which branches of the broker's code the seeds execute. `scale/` measures what clusters of many
+brokers and partitions need. `command` is the command line. docs/design/simulation.md describes the simulation.
 """

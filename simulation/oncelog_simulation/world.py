@@ -54,6 +54,8 @@ class World(Surroundings):
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """An event that is set when no more faults will strike and all brokers run again."""
+        self.outsiders: set[str] = set()
+        """Names of hosts that run code of others, such as a user's service, whose logged errors break no rule."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
         """The strikes whose faults are in effect now."""
