@@ -1,8 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
 The command prints one line on standard output: the addresses, the mode, and the data directories. All other output is
-log output on
-standard error, by default from level WARNING on.
+log output on standard error, by default from level WARNING on.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def serve(
 
 
 def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
-    """The number of workers to run; None means one broker in this process. Raises Failure."""
+    """Return the number of workers to run; None means one broker in this process. Raises Failure."""
     from oncelog_broker.runtime.cores import usable_cores
     from oncelog_broker.runtime.disk import RealDisk
     from oncelog_broker.workers.worker_directories import (

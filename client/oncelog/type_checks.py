@@ -40,7 +40,7 @@ def words(declared: Any) -> str:
 
 
 def takes_text(declared: Any) -> bool:
-    """Return whether text is a valid value, because the type includes str or a choice among texts."""
+    """Return whether a text may be a value of this type: the type includes str, or a Literal of texts."""
     return any(each is str or isinstance(each, str) for member in members(declared) for each in _choices(member))
 
 

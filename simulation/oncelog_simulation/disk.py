@@ -25,14 +25,16 @@ from oncelog_simulation.storage import Directory, Inode, Storage
 WRITE_SECONDS: Final = 0.00002
 READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
-"""Average durations of a read, a change and a sync on a healthy disk, in seconds."""
+"""Durations in virtual seconds on a healthy disk: the maximum of a change, the maximum of a read, and the mean of a
+sync.
+"""
 ROOM_BYTES: Final = 100 << 30
 """Free bytes on a disk that is not full."""
 
 
 @dataclass
 class _Judges:
-    """Whether a judge is reading now."""
+    """Records whether a judge is reading now."""
 
     read: bool = False
 
@@ -55,7 +57,7 @@ class DiskTroubles:
     """The current faults of a machine's disk."""
 
     slowness: float = 1.0
-    """Factor by which every call takes longer."""
+    """Factor by which each call takes longer than on a healthy disk."""
     is_full: bool = False
     fails_reads: float = 0.0
     """Fraction of the reads that fail with the error EIO."""
@@ -64,9 +66,11 @@ class DiskTroubles:
     failed: str | None = None
     """The data directory in which every call fails with EIO; None means none."""
     writes_left: int | None = None
-    """Number of changes until the process is killed in the middle of one; None means never."""
+    """Number of changes of files until the process is killed in the middle of a change; None means that it is not
+    killed.
+    """
     struck: dict[str, int] = field(default_factory=dict)
-    """How often a call has failed, by fault."""
+    """The number of calls that have failed, by the name of the fault."""
 
     @property
     def is_doomed(self) -> bool:
@@ -86,7 +90,7 @@ class DiskTroubles:
 
 
 class SimulatedDisk:
-    """The disk as one process sees it."""
+    """The disk as one process sees it: checks and delays each call, and then performs it on the machine's storage."""
 
     __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
@@ -99,11 +103,13 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` is a function that kills the process. `locks`: the locks that processes of this machine have."""
+        """`doom` is a function that kills the process. `locks` maps the path of each locked file to the process of this
+        machine that holds the lock.
+        """
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
-        """The files that the process has opened and not closed."""
+        """The files that the process has open."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -229,7 +235,9 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """The tree is removed file by file, so that a process that is killed meanwhile leaves a part of it."""
+        """Remove a directory with its contents, one file after another, so that a process that is killed meanwhile
+        leaves some of the files.
+        """
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
 """Minimum and maximum delay in seconds of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Fraction of the packets that are late, unless a plan gives another fraction."""
+"""Fraction of the packets that are late, unless the plan of the run sets another fraction."""
 LATE_SECONDS: Final = 0.03
-"""Maximum delay of a late packet, in seconds."""
+"""Maximum seconds by which a late packet is delayed in addition to the usual delay."""
 
 
 class Stuck(Protocol):
@@ -23,7 +23,7 @@ class Stuck(Protocol):
 
 
 class Link:
-    """One direction between two hosts."""
+    """One direction of the network between two hosts."""
 
     __slots__ = ("_late_share", "_random", "is_cut", "slowness", "waiting")
 

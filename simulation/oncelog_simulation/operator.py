@@ -19,13 +19,15 @@ from oncelog_simulation.world import World
 
 ACCEPTED: Final = "start.accept"
 NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
-"""Matches, in the error of a refused start, the name of the setting that accepts the data on the disk."""
+"""Matches the name of a setting in the error message of a broker that refuses to start; with this setting the broker
+accepts the data on its disk.
+"""
 LOOK_SECONDS: Final = 10.0
 """Seconds before the first check of the cluster, and between two checks: enough time for automatic repairs."""
 
 
 async def tend(world: World) -> None:
-    """Look after the cluster until this coroutine is cancelled."""
+    """Check the cluster periodically, and repair it as described above, until this coroutine is cancelled."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for machine in world.brokers.values():

@@ -1,4 +1,6 @@
-"""One run of a plan: start, work under faults, calm, judgement. docs/design/simulation.md describes the phases."""
+"""Runs a plan in four phases: start, work under faults, calm (no faults any more), judgement. docs/design/simulation.md
+describes the phases.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,15 @@ START_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 180.0
 """Virtual seconds after the faults in which all brokers must serve and each workload must end."""
 CONCLUDE_SECONDS: Final = 120.0
-"""Virtual seconds that the `conclude` of each judge may take, after all workloads have ended; more counts as a
-violation.
+"""Virtual seconds that the method `conclude` of each judge may take after all workloads have ended; taking longer
+counts as a violation.
 """
 LOOK_SECONDS: Final = 0.25
-"""Virtual seconds between two calls of `look_closely`."""
+"""Virtual seconds between two calls of `look_closely` of each judge."""
 
 
 class Workload(Protocol):
-    """The actions of one client in a run."""
+    """Interface of a workload: the actions of one client in a run."""
 
     @property
     def name(self) -> str: ...
@@ -49,13 +51,13 @@ class Workload(Protocol):
 
 
 class Judge(Protocol):
-    """Reports the rules that a run has broken, each as text."""
+    """Checks a rule, and reports each violation as text."""
 
     @property
     def name(self) -> str: ...
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Every LOOK_SECONDS."""
+        """Return the violations since the last call; called every LOOK_SECONDS."""
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Yield the violations; called when all workloads have ended. This method may use clients."""
@@ -90,7 +92,7 @@ class Outcome:
     timeline: Timeline
     violations: tuple[Violation, ...]
     struck: Mapping[str, int]
-    """How often each kind of fault has really struck."""
+    """The number of strikes that had an effect, by kind of fault."""
     virtual_seconds: float
     turns: int
     """The number of iterations of all processes."""
@@ -111,7 +113,7 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     _freeze()
     world = World(plan)
     try:
-        # The only state that the brokers of a process share.
+        # DISK_TROUBLES is the only state that all brokers in one Python process share.
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))
         with guarded(world.loop), log_lines_noted(world):
             world.loop.run_until_complete(_play(world, scenario))
@@ -219,7 +221,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
-            await _until_serving(world)  # this happens while the operator restarts a broker
+            await _until_serving(world)  # a judge may be called while the operator restarts a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():

@@ -1,10 +1,13 @@
-"""The file system of a simulated machine: its writes and syncs, and the state after a power cut.
+"""The file system of a simulated machine. It distinguishes written from synced data, and determines the state after a
+power cut.
 
 A power cut leaves unsynced changes in a state in which a journaling file system may leave them:
 
-- Appended bytes are all lost, partly there, all there, or there in full length with zeros in place of the last bytes.
-- Truncated bytes are either gone or there again.
-- Of the created, renamed and removed names, the first few changes remain, in the order in which they were made.
+- Of the appended bytes, all, some or none remain, or the file has its full length with zeros in place of the last
+  bytes.
+- The bytes behind a truncation are either gone or restored.
+- Of the unsynced changes of names (creations, renames, removals), only the first ones remain, in the order in which
+  they were made.
 
 `sync_directory` makes the changes of this directory durable, as well as earlier changes on which they depend. Syncing a
 file does not make its name durable. After a failed fsync the unsynced bytes count as clean, as on Linux, so later
@@ -30,9 +33,11 @@ class Inode:
         self.durable = bytearray()
         self.modified_ms = 0
         self._is_rewritten = False
-        """Whether a change other than appending was made since the last sync."""
+        """Whether a change other than an append was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
-        """Ranges of bytes that a failed fsync has given up; after a power cut they contain zeros."""
+        """Ranges of bytes that a failed fsync did not write and no later fsync will write; after a power cut they
+        contain zeros.
+        """
 
     def write(self, position: int, data: bytes) -> None:
         if position < len(self.durable):
@@ -79,7 +84,7 @@ class Inode:
         durable = bytes(self.durable)
         if self._is_rewritten or self._lost:
             if random.random() < 0.5:
-                return durable  # neither this change nor later writes have reached the disk
+                return durable  # no change since the last sync has reached the disk
             data = bytearray(self.data)
             for begin, end in self._lost:
                 data[begin:end] = bytes(end - begin)
@@ -106,7 +111,7 @@ Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
 """A change of a directory: a name refers to another node, or to None if it is removed."""
 Change = tuple[Naming, ...]
-"""Changes of names that happen atomically."""
+"""Changes of names that happen atomically: all of them or none."""
 
 
 class Storage:
@@ -133,7 +138,7 @@ class Storage:
         return node
 
     def file(self, path: str) -> Inode:
-        """OSError."""
+        """Return the file at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -143,7 +148,7 @@ class Storage:
         return node
 
     def directory(self, path: str) -> Directory:
-        """OSError."""
+        """Return the directory at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -190,7 +195,7 @@ class Storage:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        """OSError."""
+        """Rename a file or directory atomically. Raises OSError if `source` does not exist."""
         node = self.find(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -207,7 +212,7 @@ class Storage:
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
 
     def sync_directory(self, path: str) -> None:
-        """Make the changes of this directory's names durable. OSError."""
+        """Make the changes of this directory's names durable. Raises OSError."""
         wanted = {id(self.directory(path))}
         durable: list[Change] = []
         left: list[Change] = []

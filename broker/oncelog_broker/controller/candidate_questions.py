@@ -9,9 +9,9 @@ background, while the controller does other work. The time that the controller w
 broker that
   hangs loses its session earlier than ANSWER_SECONDS.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
-records than the present replicas. A replica with an offline log may also have more records than the present replicas.
-  The controller waits ABSENT_SECONDS for replicas that may have more records. After
-  ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
+  records than the present replicas. A replica with an offline log may also have more records than the present replicas.
+  The controller waits ABSENT_SECONDS for replicas that may have more records. After ABSENT_SECONDS the present replica
+  with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -90,7 +90,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions for which an error has already been logged because their election waits."""
+        """The partitions for which this module has already logged an error, because their election waits."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the log ends that elections of partitions without a leader still need."""

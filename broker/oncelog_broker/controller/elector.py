@@ -80,7 +80,7 @@ class Elector:
         """Object that creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
-        """The object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
+        """Return the object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
         if self._term is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return self._term

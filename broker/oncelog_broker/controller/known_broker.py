@@ -46,5 +46,5 @@ class KnownBroker(NamedTuple):
 
 
 def unknown_broker(broker: int) -> KnownBroker:
-    """A broker that has never registered, or whose nodes were removed."""
+    """Return a broker that has never registered, or whose nodes were removed."""
     return KnownBroker(broker)

@@ -29,8 +29,8 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and the brokers that shall have its replicas. None instead of brokers cancels the partition's
-reassignment.
+"""A partition, and the brokers that shall have its replicas. If the brokers are None, the partition's reassignment is
+cancelled.
 """
 
 Altered = KnownState | KafkaError
@@ -84,8 +84,9 @@ class PartitionController(Reconciler):
             return await self._guarded(self._elect(kind, keys))
 
     async def balance(self, percentage: int) -> int:
-        """Elect the preferred replicas as leaders, for every broker that leads too few partitions: other brokers lead
-        more than `percentage` of the partitions whose preferred leader this broker is. Returns the number of elections.
+        """Elect the preferred replica of each partition whose preferred leader leads too few partitions. A broker leads
+        too few if other brokers lead more than `percentage` percent of the partitions whose preferred leader it is.
+        Returns the number of elections.
         """
         async with self._turn:
             return await self._guarded(self._balance(percentage))

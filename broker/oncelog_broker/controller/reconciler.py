@@ -103,7 +103,7 @@ class Reconciler:
             await self._guarded(self._settle(()))
 
     async def current_view(self) -> ClusterView:
-        """The controller's view of the cluster (partitions, topics and brokers in the store). A view that is not
+        """Return the controller's view of the cluster (partitions, topics and brokers in the store). A view that is not
         trusted is read again before this method returns it.
         """
         if self._must_read_all:
@@ -254,7 +254,7 @@ class Reconciler:
         return found
 
     async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
-        """The results of `partition_decisions.wanted_change` for these partitions, computed with pauses."""
+        """Return the results of `partition_decisions.wanted_change` for these partitions, computed with pauses."""
         changes = []
         for key in keys:
             await self.pause()

@@ -95,8 +95,8 @@ class Effects:
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
         self.may_be_divided = False
-        """Whether the records are independent, so that after a crash or a failure some of the records may be logged and
-        others not.
+        """Whether the records are independent, so that after a crash or a failure some of the records may be logged
+        without the rest.
         """
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
         """The error code that the requested API uses for records that are too large for the log."""

@@ -32,13 +32,13 @@ change survives the loss of the coordinator's broker.
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
-    """The specification of an internal topic; None if the topic is not internal, or if this broker does not run the
-    coordinator that uses the topic.
+    """Return the specification of an internal topic; None if the topic is not internal, or if this broker does not run
+    the coordinator that uses the topic.
 
     If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
     (S31). `may_degrade` is True for a cluster that will never have more brokers. If `may_degrade` is False, raises
-    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. If it did not wait, the first broker that
-    starts would create the topic with one replica, which would stay the only replica.
+    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. Without this wait, the first broker that starts
+    would create the topic with one replica, and the topic would keep a single replica.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -87,9 +87,9 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
 
 def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
-    """The topic settings for an internal topic with one replica that the broker found in its log directories instead of
-    creating it; {} for other topics. Without these topic settings, old records of the topic would be deleted by
-    retention time.
+    """Return the topic settings for an internal topic with one replica that the broker found in its log directories
+    instead of creating it; {} for other topics. Without these topic settings, old records of the topic would be deleted
+    by retention time.
     """
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides

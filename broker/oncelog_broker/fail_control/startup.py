@@ -35,8 +35,8 @@ class StartupOptions:
 
     def begin(self, stop: asyncio.Event) -> None:
         """Activate the test options in the event loop of the broker; `stop` is set when standard input ends, which
-        means that the parent process has ended. Raises
-        Failure."""
+        means that the parent process has ended. Raises Failure.
+        """
         loop = asyncio.get_running_loop()
         if self._control is not None:
             try:

@@ -46,9 +46,9 @@ exits if standard input ends before a line has arrived.
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""pid -> child process whose end was not waited for yet. The Popen objects are kept, because Popen warns if a running
-child
-is garbage-collected, and these children may outlive this process."""
+"""Maps the pid to the child process, for each child process whose end was not waited for yet. The Popen objects are
+kept, because Popen warns if a running child is garbage-collected, and these children may outlive this process.
+"""
 
 
 @atexit.register
@@ -193,7 +193,8 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 
 def started_at(pid: int) -> str | None:
-    """The start time of the process with this pid; None if there is no such process, or if the process has ended.
+    """Return the start time of the process with this pid; None if there is no such process, or if the process has
+    ended.
 
     psutil's `create_time` is not used, because it changes with the wall clock, while Linux counts from the boot.
     """
@@ -207,15 +208,18 @@ def started_at(pid: int) -> str | None:
 
 
 def _state(pid: int) -> str:
-    """The state of a process as a letter, among others T: paused; Z: ended but not waited for; X: does not exist."""
+    """Return the state of a process as a letter, among others T: paused; Z: ended but not waited for; X: does not
+    exist.
+    """
     if HAS_PROC:
         return (_stat(pid) or ["X"])[0]
     return (_ps(pid, "state") or "X")[0]
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third field, the state, on. The second field, the program's name, may
-    contain any character."""
+    """Return the fields of /proc/PID/stat from the third field, the state, on. The second field, the program's name,
+    may contain any character.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -23,7 +23,9 @@ LEGACY_2_0: Final = "legacy-2.0"
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"
-"""Two values of `compression.type`; the setting has no effect, because batches are stored as producers sent them."""
+"""Two of the values of `compression.type`. The setting has no effect, because batches are stored as producers sent
+them.
+"""
 
 HEADER: Final = "header"
 FRAMES: Final = "frames"

@@ -3,8 +3,9 @@
 A follower uses these offsets to find where its log diverges from the leader's (KIP-101, KIP-279). The file is rewritten
 at each change of leader epoch, before the first record of the new epoch is appended. The file is synced together with
 the records, before the recovery point moves. If a power cut removes entries, recovery rebuilds them from the batches
-above the recovery point, or from all batches if the file is damaged. Source: Kafka's LeaderEpochFileCache, which syncs
-the file immediately; here, an immediate sync would block the event loop twice for each partition that gets a leader.
+above the recovery point, or from all batches if the file is damaged. Kafka's counterpart is LeaderEpochFileCache. Kafka
+syncs the file at each change; this broker does not, because the sync would block the event loop twice for each
+partition that gets a leader.
 """
 
 from __future__ import annotations
@@ -60,9 +61,8 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch and its start offset
-        are both below those of the new entry. If this method raises, the
-        entries are unchanged.
+        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch is below `epoch` and
+        its start offset is below `start_offset`. If this method raises, the entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """

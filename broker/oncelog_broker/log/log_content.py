@@ -1,7 +1,7 @@
 """The content of a log: its segments, leader epochs and producer state, which are opened and truncated together.
 
-This module only changes files. `LogState`, and the modules that use it, decide when files change, protect the recovery
-point and log start, and handle errors. Methods raise OSError; methods that read also raise CorruptBatch.
+This module only changes files. `LogState`, and the modules that use `LogState`, decide when files change, protect the
+recovery point and the log start, and handle errors. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """Generation of the content: increases with each truncation. Facts about the content that were read in an
-        earlier generation are no longer valid.
+        """A number that increases with each truncation. If the generation has changed since a caller read facts about
+        the content, these facts are no longer valid.
         """
         local.on_roll = producers.take_snapshot
 
@@ -95,8 +95,9 @@ class LogContent:
         """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
         # Compaction removes only records of committed or aborted transactions, so no transaction that began in the
-        # compacted part is open. Compaction may have removed the marker of such a transaction, while an older producer
-        # snapshot (used because a newer snapshot is damaged) may list the transaction as open.
+        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used. The
+        # older snapshot may list a transaction as open although the marker of the transaction was removed by
+        # compaction.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # If an earlier startup was killed while it emptied the log (with the code below), it has left a producer
         # snapshot at the log start.
@@ -112,11 +113,12 @@ class LogContent:
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
-    # --- the oldest segments ---------------------------------------------------------------------------------------
+    # --- methods that delete the oldest segments ----------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """Return how many of the `count` oldest segments may be deleted now: segments whose producer state is on the
-        disk in a later snapshot. The next flush deletes the other segments.
+        """Return how many of the `count` oldest segments may be deleted now. A segment may be deleted when a producer
+        snapshot at or after its end is on the disk, because that snapshot has the producer state of the segment. The
+        next flush deletes the other segments.
         """
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
@@ -129,7 +131,7 @@ class LogContent:
         self.producers.forget_below(self.local.first.base_offset)
         return gone
 
-    # --- compacted segments ----------------------------------------------------------------------------------------
+    # --- methods that replace segments by compacted segments ----------------------------------------------------------
 
     def replace(
         self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
@@ -141,7 +143,7 @@ class LogContent:
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
-    # --- the newest records ----------------------------------------------------------------------------------------
+    # --- methods that remove the newest records -----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset`, and all batches after it."""

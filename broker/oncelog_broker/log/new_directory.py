@@ -2,8 +2,8 @@
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
 for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
-before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
-seconds after the first record.) A log that stays empty has no records to lose.
+before the first checkpoint with an offset of the log. (The first checkpoint is often the checkpoint of the high
+watermarks, some seconds after the first record.) A log that stays empty has no records to lose.
 
 If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
 power
@@ -12,12 +12,11 @@ the log's topic id is written before the file for records, and file systems keep
 log with records but without a topic id is therefore kept: it was written by an old release that stored no topic ids.
 
 After a failed fsync, the directory counts as lost, and the next flush takes the log offline (E26), because a second
-fsync would not report the lost data. A missing file descriptor proves nothing about the disk, so a sync
-that failed for lack of a file descriptor is retried. One sync of the data directory makes the names of many logs
-durable. The kernel reports a failure only once, so the failure is stored for each log whose name was not synced before
-(`NameSyncs`).
+fsync would not report the lost data. An exception is a sync that failed for lack of a file descriptor: it tells nothing
+about the disk, so it is retried. One sync of the data directory makes the names of many logs durable. The kernel
+reports a failure only once, so the failure is stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 
@@ -49,7 +48,7 @@ class NameSyncs:
         self.guard = Lock()
         """A thread holds this lock from the start of an fsync until it has stored the result of the fsync."""
         self.failures = 0
-        """The number of failed fsyncs: a power cut may remove a name that was created before a failed fsync."""
+        """The number of failed fsyncs. A power cut may remove a name that was created before a failed fsync."""
         self.failure: OSError | None = None
         """The error of the last failed sync; None if no sync has failed."""
 
@@ -99,8 +98,8 @@ class NewDirectory:
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """Return an object for an existing directory with first files. The directory may be unsynced, because an
-        earlier process may have created it just before it was killed.
+        """Return a `NewDirectory` for a directory that exists already and contains its first files. The directory may
+        be unsynced, because an earlier process may have created it just before it was killed.
         """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True

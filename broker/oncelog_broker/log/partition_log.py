@@ -69,7 +69,7 @@ from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
-"""Value of the append time (-1) in a produce response if the records keep the producer's timestamps."""
+"""The log append time in a Produce response if the records keep the producer's timestamps."""
 
 
 class PartitionLog:
@@ -113,8 +113,8 @@ class PartitionLog:
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """The result of `_fingerprint` (offsets and generation of the log) when the log was opened after a clean
-        shutdown; None if the previous shutdown was not clean.
+        """The result of `_fingerprint` (offsets and generation of the log) at the end of `open`; None if the log was
+        not closed cleanly before, or if its producer state is not on the disk.
         """
         self.update_config(state.config)
 
@@ -157,15 +157,15 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Do not use `first` as recovery point: after a power cut, segments below `first` that were deleted may
+            # Do not raise the recovery point to `first`: after a power cut, deleted segments below `first` may
             # reappear, and these segments may never have been synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Do not use `first` as checkpointed log start: older segments may have been deleted just before a kill, and
-            # may reappear after a power cut.
+            # Do not treat `first` as the checkpointed log start: segments below `first` may have been deleted just
+            # before a kill, and may reappear after a power cut.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -179,7 +179,7 @@ class PartitionLog:
         offline = "" if reason is None else f", offline: {reason}"
         return f"{type(self).__name__}({self.name}, {self.log_start_offset} to {self.log_end_offset}{offline})"
 
-    # --- properties ------------------------------------------------------------------------------------------------
+    # --- properties of the log ----------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -252,10 +252,10 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Clear the flag `refuses_appends`, so that this broker tries the next append."""
+        """Clear the flag `refuses_appends`, so that the next append is tried although the last one was refused."""
         self.state.refused_append_at = NOT_REFUSED
 
-    # --- lifecycle -------------------------------------------------------------------------------------------------
+    # --- methods that change the settings, and methods that close, pause or continue the log --------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Apply changed settings, from the next call on."""
@@ -292,7 +292,7 @@ class PartitionLog:
         self.state.offline_reason = MOVING
 
     def resume(self) -> None:
-        """Continue after `pause`, because the copy has not replaced this log."""
+        """Accept calls again after `pause`, because the copy has not replaced this log."""
         if self.is_paused:
             self.state.offline_reason = None
 
@@ -306,13 +306,13 @@ class PartitionLog:
         self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Return the offsets and generation of the log; at least one value changes whenever the files of the log
-        change.
+        """Return the offsets and generation of the log. If the files of the log change, at least one of these values
+        changes.
         """
         content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
-    # --- appending -----------------------------------------------------------------------------------------------
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
@@ -350,7 +350,7 @@ class PartitionLog:
         if origin is AppendOrigin.CLIENT:
             if self.walks_records and not records_checked:
                 run_steps(records_check(batch, limits, now_ms))
-                header = HEADER.unpack_from(batch)  # read again: the check may have corrected the timestamp
+                header = HEADER.unpack_from(batch)  # the check may have corrected the timestamp in the header
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if not limits.stamps_append_time and (
                 header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
@@ -506,7 +506,7 @@ class PartitionLog:
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
-    # --- errors of the disk ----------------------------------------------------------------------------------------
+    # --- errors of the disk, as the errors that callers get -----------------------------------------------------------
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
         """Return the error that the caller must raise after a failed append. `end_before` is the log end offset before

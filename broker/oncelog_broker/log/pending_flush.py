@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class PendingFlush:
-    """The files with unsynced bytes, and the state that is durable after the sync."""
+    """One prepared flush: the files with unsynced bytes, and the state of the log that is durable after the sync."""
 
     __slots__ = (
         "_directory",

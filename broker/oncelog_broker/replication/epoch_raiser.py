@@ -35,9 +35,11 @@ MAX_REST_SECONDS: Final = 30.0
 MAX_PARTITIONS: Final = 1000
 """The maximum number of partitions in one AlterPartition request."""
 START_ATTEMPTS: Final = 20
-"""The maximum number of AlterPartition requests that a broker without other brokers sends before it serves clients."""
+"""The maximum number of AlterPartition requests that the broker of a single-broker cluster sends before it serves
+clients.
+"""
 ATTEMPT_SECONDS: Final = 0.1
-"""Seconds between two AlterPartition requests of a broker without other brokers."""
+"""Seconds between two AlterPartition requests of the broker of a single-broker cluster, before it serves clients."""
 NAMES_IN_A_LINE: Final = 10
 """The maximum number of partitions that one log line names."""
 
@@ -95,11 +97,11 @@ class EpochRaiser:
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
-        """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. A broker
-        without other brokers calls this before it serves clients. `until_shown` (async function) waits until the
+        """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. The broker
+        of a single-broker cluster calls this before it serves clients. `until_shown` (async function) waits until the
         replicas have applied all partition states that were written before the call. Partitions whose epoch cannot be
-        raised remain without a
-        leader; the background task that `start` runs continues to request higher epochs for them.
+        raised remain without a leader; the background task that `start` runs continues to request higher epochs for
+        them.
         """
         if self._replicas.lost_epochs:
             self.doubt_all()

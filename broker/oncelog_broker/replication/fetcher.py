@@ -1,10 +1,8 @@
 """The follower's fetch loops: one loop for each leader, with one outstanding Fetch request.
 
 Records are appended directly from the response buffer, partition by partition; other tasks run between two partitions.
-A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched during the truncation. After an error, only
-the affected
-partition stops, and is retried after a back-off.
+A truncation waits for the disk, so it runs in a worker thread; the partition is not fetched during the truncation.
+After an error, only the affected partition stops, and is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
 `LeaderCheck`.
@@ -36,7 +34,9 @@ from oncelog_protocol.messages.fetch import FetchResponse
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 30.0
-"""request.timeout.ms: seconds for a response, in addition to the time that the leader may wait for records."""
+"""Seconds within which a response must arrive, in addition to the time that the leader may wait for records (Kafka's
+request.timeout.ms).
+"""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -91,7 +91,7 @@ class Fetchers:
         self._leaders = leaders
         self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
-        """Broker id of the leader -> its fetcher."""
+        """Maps the broker id of each leader to the fetcher for this leader."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
         """Partitions whose logs restart empty when their leaders have responded."""
@@ -276,7 +276,7 @@ class BrokerFetcher:
             try:
                 failed = await sync_all(unsynced)
             except BaseException:
-                self._unsynced = {**unsynced, **self._unsynced}  # keep them for the restarted loop
+                self._unsynced = {**unsynced, **self._unsynced}  # the restarted loop syncs them
                 raise
             for key, partition in failed:
                 if self._partitions.get(key) is partition:
@@ -385,7 +385,7 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # no log line, because the error is already logged
             return
-        # the log has already logged this error
+        # the log has already logged a known disk error
         if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -80,8 +80,8 @@ async def sync_records(log: PartitionLog) -> None:
 
 
 async def sync_all(partitions: Mapping[K, Partition]) -> list[tuple[K, Partition]]:
-    """Sync the followed ones of `partitions` that have group commit and unsynced records, SYNCS_AT_ONCE at a time.
-    Returns the partitions whose log is offline.
+    """Sync those of `partitions` that this broker follows, and that have group commit and unsynced records; at most
+    SYNCS_AT_ONCE syncs are begun at a time. Returns the partitions whose log is offline.
     """
     unsynced = [
         (key, partition)

@@ -35,8 +35,8 @@ failed deletion.
 MAX_DELETION_REST_SECONDS: Final = 60.0
 """Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
-"""Changes of this many logs are started or reported in one group, which takes two milliseconds of the event loop; then
-other work may run. Groups must not be too small, because each group costs a round trip to the worker thread, and a
+"""The changes of this many logs form one group. To start or report a group takes two milliseconds of the event loop;
+then other work may run. Groups must not be too small, because each group costs a round trip to the worker thread, and a
 Fetch by each follower of the new partitions.
 """
 PLACED_AT_A_TIME: Final = 500
@@ -96,7 +96,7 @@ class LogOpener:
         """
         self._pending: Counter[TopicPartition] = Counter()
         self._undeleted: dict[TopicPartition, float] = {}
-        """Log -> seconds before the next attempt to delete it, for logs whose deletion failed."""
+        """Maps each log whose deletion failed to the seconds before the next attempt to delete it."""
         self._threads = ThreadPoolExecutor(max(1, len(self._lanes)), "logs")
 
     def is_pending(self, key: TopicPartition) -> bool:

@@ -3,8 +3,7 @@
 A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
 replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
 Under group commit (`waits_for_disk`), the high watermark also stays at or below the leader's synced offset. Between the
-check of the
-leader epoch and the append, there is no `await` (E30).
+check of the leader epoch and the append, there is no `await` (E30).
 
 Between looking up the partition and the append, a caller may wait for the validation of records or the verification of
 a transaction. The append itself therefore checks that this broker still leads, and that its session with the metadata
@@ -72,9 +71,9 @@ class Partition(Replica):
         request_sync: Callable[[Partition], None] | None = None,
     ) -> None:
         """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
-        other broker can have been elected; None for a broker without other brokers (`Replicas`). `request_sync` starts
-        a sync of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never
-        synced before they are acknowledged.
+        other broker can have been elected; None in a single-broker cluster (`Replicas`). `request_sync` starts a sync
+        of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never synced
+        before they are acknowledged.
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
@@ -334,8 +333,7 @@ class Partition(Replica):
     def low_watermark(self) -> int:
         """The lowest log start offset of all replicas that may be in sync; consumers cannot read earlier records,
         whichever of these replicas becomes leader. Another replica may join the ISR only when its log starts where the
-        leader's log starts
-        (`may_join`).
+        leader's log starts (`may_join`).
         """
         starts = (
             self.followers[other].log_start_offset if other in self.followers else -1
@@ -383,9 +381,9 @@ class Partition(Replica):
 
         `records` is writable memory, which is modified in place. The caller has created `guard` before it verified the
         producer's transaction; the guard detects a marker that was written since then. `records_checked` means that
-        each record of the batch
-        has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE
-        before anything is written, or an error of PartitionLog.append_as_leader.
+        each record of the batch has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
+        PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()
@@ -439,8 +437,7 @@ class Partition(Replica):
 
         The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
         then. If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR
-        is
-        smaller than min.insync.replicas.
+        is smaller than min.insync.replicas.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -536,8 +533,8 @@ class Partition(Replica):
             self._request_sync(self)
 
     def on_sync_failed(self) -> None:
-        """Fail all waiting appends, because the log is offline and it is unknown which of its records are on
-        the disk.
+        """Fail all waiting appends, because the log is offline and it is unknown which of its records are on the
+        disk.
         """
         self.purgatory.on_disk_failed()
 

@@ -35,11 +35,15 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SETUP_SECONDS: Final = 10.0
-"""socket.connection.setup.timeout.ms: seconds for each address of a broker, until its ApiVersions response."""
+"""Seconds within which a connection to one address of a broker must be made and its ApiVersions response must arrive
+(Kafka's socket.connection.setup.timeout.ms).
+"""
 RECONNECT_BACKOFF_MS: Final = 50
-"""reconnect.backoff.ms: the minimum delay between two attempts to connect, in ms; it doubles with each failure."""
+"""The minimum delay between two attempts to connect, in ms; it doubles with each failure (Kafka's
+reconnect.backoff.ms).
+"""
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
-"""reconnect.backoff.max.ms: the maximum delay between two attempts to connect, in ms."""
+"""The maximum delay between two attempts to connect, in ms (Kafka's reconnect.backoff.max.ms)."""
 
 
 class Purpose(Enum):
@@ -74,8 +78,8 @@ class Peers(Protocol):
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
         """Send a request and return the response, within `timeout` seconds, including the time to connect. Requests of
-        one purpose to one broker
-        arrive in the order of the calls. Raises PeerUnavailable."""
+        one purpose to one broker arrive in the order of the calls. Raises PeerUnavailable.
+        """
 
 
 class _Place(NamedTuple):
@@ -225,7 +229,7 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            # wait, to avoid a fast loop with a broker that closes each connection immediately
+            # without this wait, attempts would loop fast with a broker that closes each connection immediately
             link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:

@@ -4,8 +4,7 @@ The cluster image decides: a partition assigned to this broker is opened (or cre
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
 the partition or the precise error. While a worker thread opens (`log_opener`) or truncates the partition's log,
 handlers get NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some
-of
-them are changed in later iterations of the event loop (`image_changes`).
+of them are changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -66,13 +65,12 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with the topics of partitions that this broker leads, if these partitions have changed without a new
-cluster image, for example because a log
-was opened.
+"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
+example because a log was opened; its argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Factory: gets `Replicas.on_truncated` and creates the `Fetching`. A factory is needed because `Replicas` and
-`Fetching` refer to each other.
+"""Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
+function in its constructor, because `Replicas` and `Fetching` refer to each other.
 """
 
 
@@ -92,7 +90,7 @@ class Replicas:
     ) -> None:
         """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
         this broker's registration. `may_lead` returns whether this broker's session is valid, so that no other broker
-        can have been elected; None for a broker without other brokers.
+        can have been elected; None in a single-broker cluster.
         """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -108,7 +106,7 @@ class Replicas:
         self.lost_epochs = LostEpochs()
         """Partitions whose log has a newer leader epoch than the cluster image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """Topic -> traffic counters, for topics that have or had a partition on this broker."""
+        """Maps each topic that has or had a partition on this broker to its traffic counters."""
         self.traffic_of_deleted = TopicTraffic()
         """The summed traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
@@ -129,12 +127,12 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Follower id -> the partitions that the follower has not fetched yet in their new leader epoch, each with the
-        monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
+        each with the monotonic time, in seconds, until which its fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs are opened from now on."""
+        """Register `on_opened`, which is called with the topics of all logs that are opened from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -307,9 +305,8 @@ class Replicas:
     def may_begin_again(self, name: str, index: int) -> Led | None:
         """Return the partition with its leader, if the offline log may be reopened in this leader epoch
         (`Replica.may_begin_again`); else None. The caller must first get the leader's confirmation that it still leads.
-        A log that was not
-        opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
-        end.
+        A log that was not opened since the broker started, or since the last failed attempt, may be reopened, because
+        no leader knows its end.
         """
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
@@ -404,7 +401,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # perhaps only one of many has changed
+                if known.get(index) is not state:  # of many partitions, perhaps only one has changed
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -445,8 +442,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: stop fetching partitions for which this broker is out of sync, now or later, because their
-        leader would propose this broker for the ISR as soon as it caught up.
+        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
+        their leader would propose it for the ISR as soon as it caught up.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -589,9 +586,9 @@ class Replicas:
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            self._changes.look_now(wanted.key)  # no change, because the assignment may have been withdrawn
+            self._changes.look_now(wanted.key)  # apply a queued change first: it may withdraw the assignment
             if not self._is_wanted(wanted):
-                continue  # stop here, because the partition is no longer assigned to this broker
+                continue  # skip it: the partition is no longer assigned to this broker
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])

@@ -2,8 +2,7 @@
 
 asyncio's own servers accept only one connection in each iteration of the event loop. While requests make iterations
 long, a new client would therefore wait one iteration for each client before it. Connections that exceed the pace wait
-in the backlog of the
-listening socket. While connections must wait, the event loop does not poll the listening socket.
+in the backlog of the listening socket. While connections must wait, the event loop does not poll the listening socket.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ T = TypeVar("T")
 SMALL_READ_SIZE: Final = 128 * 1024
 """Reads of up to this many bytes are copied by pread, which costs less than the page faults of a mapping. A bad sector
 is then reported as OSError; with a mapping, a bad sector would kill the process with SIGBUS. Larger reads return slices
-of a
-mapping, without a copy.
+of a mapping, without a copy.
 """
 
 BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
@@ -51,7 +50,7 @@ class LockHeld(RuntimeError):
 
 
 class FileClosed(OSError):
-    """`File.sync` was called after `File.close`: the owner of the file closed it just before a worker thread called
+    """Raised by `File.sync` after `File.close`: the owner of the file closed it just before a worker thread called
     `sync`.
     """
 
@@ -84,8 +83,8 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Sync the file to disk (fsync). After an OSError, the unsynced bytes may be lost, and the success of a further
-        call does not prove that they are on the disk. Raises
-        FileClosed."""
+        call does not prove that they are on the disk. Raises FileClosed.
+        """
 
     def close(self) -> None: ...
 
@@ -158,8 +157,7 @@ class Disk(Protocol):
     def boot_id(self) -> str:
         """Return an id of the machine's present boot. If the id has not changed since data was written, no power cut
         can have lost the data. The id is "" if the system does not provide it; two boots then cannot be distinguished.
-        This method raises
-        no errors.
+        This method raises no errors.
         """
 
     def divide_descriptors(self, max_connections: int) -> int:
@@ -430,7 +428,7 @@ class RealDisk:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # remove a partial file, because the disk may be full
+            self.remove(temporary)  # the file may be incomplete, and the disk full
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -535,7 +533,9 @@ class FileLock:
     """
 
     _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
-    """Real path of the lock file, and its (device, inode) -> the path of its directory as configured."""
+    """Maps the real path of each lock file, and also its pair of device and inode, to the path of its directory as
+    configured.
+    """
 
     __slots__ = ("_descriptor", "_keys")
 

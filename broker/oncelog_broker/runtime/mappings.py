@@ -8,8 +8,7 @@ limited. Above the limit, bytes are copied, or sent with the next response.
 Pages that were read count as memory of the process (RSS), although the kernel may reclaim them at any time. Without a
 limit on these pages, the broker would seem to use as much memory as the bytes that were read from its logs. At most
 KEPT_CHUNKS chunks of pages therefore stay mapped, for other readers of the same pages. All other pages are released
-soon after they were read. Released
-pages remain in the page cache.
+soon after they were read. Released pages remain in the page cache.
 """
 
 from __future__ import annotations

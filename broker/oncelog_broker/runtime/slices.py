@@ -86,7 +86,7 @@ class Pauses:
 
 
 Pause = Callable[[], Awaitable[None]]
-"""Type of `Pauses.here`: awaited between two steps of long work, so that other work may run."""
+"""Type of the method `Pauses.here`, which long work awaits between two steps, so that other work may run."""
 
 
 async def no_pause() -> None:
@@ -120,9 +120,7 @@ class Slices:
 
         Cancelling the answer closes the steps. If a job is running, the steps are closed only after the job has ended,
         because closing the steps could close a file to which the job is writing. If `must_finish` is True, the work
-        runs to
-        its end even if the answer is
-        cancelled.
+        runs to its end even if the answer is cancelled.
         """
         monotonic = self._clock.monotonic
         began = monotonic()

@@ -48,7 +48,7 @@ async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) ->
         try:
             await store.multi([Create(path, credentials) if node is None else Set(path, credentials, node[1].version)])
         except (NodeExists, BadVersion):
-            continue  # skip the user, because another broker has created the user first
+            continue  # nothing to do: another broker has created the user first
         logger.warning("first user created", extra={"user": name})
 
 

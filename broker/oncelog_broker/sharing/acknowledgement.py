@@ -156,7 +156,9 @@ def _not_acquired(message: str) -> KafkaError:
 
 
 def _parts(batch: AckBatch, start: int) -> Iterator[_Part]:
-    """The parts of a batch: ranges of offsets with the same acknowledge type. Offsets below `start` are left out."""
+    """Yield the parts of a batch: ranges of offsets with the same acknowledge type. Offsets below `start` are left
+    out.
+    """
     first, last, types = batch
     if len(types) == 1:
         if last >= start:

@@ -92,7 +92,7 @@ class _Acquisition:
         return last == batch.last
 
     def _alone(self, run: Run) -> int:
-        """The number of records to acquire from a run that was delivered often."""
+        """Return the number of records to acquire from a run that was delivered often."""
         limit = self._terms.delivery_limit
         if limit > 2 and run.deliveries == limit - 1:
             return 1

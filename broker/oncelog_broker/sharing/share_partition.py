@@ -79,7 +79,7 @@ class SharePartition:
         return sum(len(run) for run in self.runs.runs if run.first >= start and run.will_be_done)
 
     def next_offset(self, max_locks: int) -> int | None:
-        """The first offset that can be acquired; None while too many records are in flight."""
+        """Return the first offset that can be acquired; None while too many records are in flight."""
         for run in self.runs.runs:
             if run.is_free:
                 return run.first
@@ -146,7 +146,8 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                # The lock has expired, but do not release the run: the outcome of its pending write decides its state.
+                # Although the lock has expired, the run is not released here: the outcome of its pending write decides
+                # its state.
                 run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
@@ -182,7 +183,7 @@ class SharePartition:
 
 
 def released_state(deliveries: int, delivery_limit: int) -> DeliveryState:
-    """The state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
+    """Return the state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
     return DeliveryState.ARCHIVED if deliveries >= delivery_limit else DeliveryState.AVAILABLE
 
 

@@ -1,7 +1,7 @@
 """Background tasks for all logs: retention, flushing, checkpoints, expiry of producer ids.
 
-The logs belong to the event loop; waits for the disk (fsync, checkpoint files) run in a thread, so that no request
-waits for them.
+Only the event loop changes logs. Work that waits for the disk (fsync, checkpoint files) runs in a thread, so that no
+request waits for it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _reserve(needed: PortsNeeded, undo: ExitStack) -> PortsNeeded:
 
 
 def _arguments(asked: Workers, settings: Mapping[str, str]) -> list[str]:
-    """The arguments of `oncelog serve` for a worker with these settings."""
+    """Return the arguments of `oncelog serve` for a worker with these settings."""
     arguments = [*asked.arguments]
     for key, value in settings.items():
         arguments += ["--set", f"{key}={value}"]

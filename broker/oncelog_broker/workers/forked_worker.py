@@ -77,11 +77,11 @@ class Template:
         self._forks: deque[asyncio.Future[tuple[int, int]]] = deque()
         """The fork requests that have no response yet; the response contains the process id and pidfd of the worker."""
         self._codes: dict[int, asyncio.Future[int | None]] = {}
-        """Process id -> future of the exit code, for workers that have not ended."""
+        """Maps the process id of each worker that has not ended to the future of its exit code."""
 
     async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
         """Fork a worker with these arguments of `oncelog`. `store`: the worker's end of the connection to the metadata
-        store. OSError.
+        store. Raises OSError.
         """
         control = await self._started()
         loop = asyncio.get_running_loop()
@@ -152,7 +152,7 @@ class Template:
         fields: dict[str, Any] = json.loads(message)
         if "ended" in fields:
             code = self._codes.pop(fields["ended"], None)
-            if code is None:  # the worker has ended before the response to its fork request was read
+            if code is None:  # the worker may have ended before the response to its fork request was read
                 self._codes[fields["ended"]] = code = asyncio.get_running_loop().create_future()
             if not code.done():
                 code.set_result(fields["code"])

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs workers. `await run()`."""
+    """Runs workers: `await run()` returns when they have ended."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
         """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use
@@ -42,7 +42,7 @@ class Supervisor:
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()
-        """Set when the metadata store can no longer be used."""
+        """An event that is set when the metadata store can no longer be used."""
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
         """Run the workers until `stop` is set; setting `stop_at_once` during a slow stop ends the workers immediately.

@@ -38,7 +38,7 @@ class DirectoriesRefused(Exception):
 
 
 def worker_directory(directory: str, number: int) -> str:
-    """The data directory of a worker, inside a data directory of the command."""
+    """Return the data directory of a worker, inside a data directory of the command."""
     return os.path.join(directory, f"worker{number}")
 
 
@@ -111,12 +111,12 @@ class WorkerDirectories:
         return [worker_directory(each, number) for each in self._directories]
 
     def lock_files(self) -> list[str]:
-        """The lock files of all workers, whether or not the files exist."""
+        """Return the lock files of all workers, whether or not the files exist."""
         return [os.path.join(each, LOCK_FILE) for number in range(1, self._workers + 1) for each in self.of(number)]
 
     def store_file(self) -> str:
-        """The path of the metadata store: in the first data directory unless another data directory already has the
-        store. Raises DirectoriesRefused if several directories have a store.
+        """Return the path of the metadata store: in the first data directory unless another data directory already has
+        the store. Raises DirectoriesRefused if several directories have a store.
         """
         found = [each for each in self._directories if self._disk.exists(os.path.join(each, METADATA_FILE))]
         if len(found) > 1:
@@ -133,7 +133,7 @@ class WorkerDirectories:
 
 
 def _found(disk: Disk, directories: Sequence[str]) -> list[int]:
-    """The numbers of the workers that have a directory in any of the data directories."""
+    """Return the numbers of the workers that have a directory in any of the data directories."""
     present = [each for each in directories if disk.is_directory(each)]
     matches = (_NAME.fullmatch(name) for each in present for name in disk.list_directory(each))
     return sorted({int(match[1]) for match in matches if match is not None})

@@ -13,7 +13,7 @@ from oncelog_broker.workers.forked_worker import ForkedWorker, Template
 from oncelog_broker.workers.worker_role import WorkerRole
 
 READY: Final = b" ready on "
-"""Part of the line with which a broker reports that it serves."""
+"""Text in the line with which a broker reports that it serves."""
 STEADY_SECONDS: Final = 10.0
 """A worker that ends after running for at least this number of seconds is restarted immediately, even if it has often
 ended before.
@@ -54,7 +54,7 @@ class WorkerProcess:
         self._process: ForkedWorker | None = None
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
-        """Set when the worker has served for the first time."""
+        """An event that is set when the worker serves for the first time."""
 
     async def run(self) -> None:
         """Start the process, and restart it whenever it ends, until `stop` is called. Raises WorkerFailed, OSError, but
@@ -98,7 +98,7 @@ class WorkerProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process (kill -9)."""
         self._stopping.set()
         self._signal(signal.SIGKILL)
 

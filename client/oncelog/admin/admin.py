@@ -56,10 +56,12 @@ V = TypeVar("V")
 
 
 class Admin(Lifecycle):
-    """Keywords are the options of `config.AdminConfig`; a call without `timeout_ms` uses default_api_timeout_ms."""
+    """Administers a cluster. Keywords are the options of `config.AdminConfig`; a call without `timeout_ms` uses
+    default_api_timeout_ms.
+    """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self.config = load(AdminConfig, bootstrap_servers, options)
         self._calls = Calls(self.config)
         self.groups = GroupAdmin(self._calls)
@@ -118,7 +120,9 @@ class Admin(Lifecycle):
         return await self._calls.each(wanted, ask, timeout_ms)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """Raises StaleMetadata for a topic that does not exist, other KafkaErrors, PartialFailure."""
+        """Delete topics and their records. Raises StaleMetadata for a topic that does not exist, other KafkaErrors,
+        PartialFailure.
+        """
         from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
         from oncelog_protocol.schema import ZERO_UUID
 

@@ -82,11 +82,11 @@ class PreparedTransactions:
         return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
 
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
-        """Raises ProducerFenced if the transaction is still open because another process has taken it over, and will
-        end it.
+        """Raise ProducerFenced if another process has taken the transaction over and it is still open, because that
+        process will end it.
 
-        A client that took the transaction over has a higher producer id and epoch than the transaction's records. The
-        records of a later transaction have a still higher producer id and epoch.
+        This function recognises a takeover by the producer id and epoch: a client that took the transaction over has a
+        higher pair than the transaction's records. The records of a later transaction have a still higher pair.
         """
         try:
             known = await self._describe(prepared.transactional_id)

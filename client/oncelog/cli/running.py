@@ -31,11 +31,13 @@ BROKEN_PIPE: Final = 141
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _PLACE: Final = re.compile(r"(\S+:\d+): ")
-"""Matches an address in front of an error message."""
+"""Matches the address (host:port) with which an error message begins."""
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Errors of name resolution have their own error numbers, and their message already contains the text of the error."""
+"""Matches the error number of a failed name resolution. These numbers are not numbers of the operating system, and the
+message already contains the text of the error.
+"""
 
 
 class Failure(click.ClickException):

@@ -194,7 +194,8 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await admin.shares.describe(group_ids)  # called because it raises an error for other groups
+            # Call this only for its error: it raises one for a group of another protocol.
+            await admin.shares.describe(group_ids)
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)

@@ -113,9 +113,9 @@ class ConnectionPool:
         return await self._open(Address(broker.host, broker.port))
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
-        """Return a connection to any broker: the least loaded open connection, or else the first connection that can be
-        opened.
-        Known brokers are tried first, bootstrap servers after them (KIP-899), and hanging brokers last.
+        """Return a connection to any broker: the least loaded open connection; if none is open, the first connection
+        that can be opened. Known brokers are tried first, bootstrap servers after them (KIP-899), and hanging brokers
+        last.
 
         Set `elsewhere` if the response of the last broker was of no use, so that another broker is preferred. The last
         broker may be cut off from the cluster and have outdated metadata. Raises ConnectionFailed if no connection can

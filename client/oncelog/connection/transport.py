@@ -69,7 +69,7 @@ class _Held(NamedTuple):
     def _fail(self, error: KafkaError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
+            self.future.exception()  # mark the error as retrieved: otherwise the loop logs it if no caller waits
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -426,7 +426,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
+            future.exception()  # mark the error as retrieved: otherwise the loop logs it if no caller waits
 
 
 async def connect(

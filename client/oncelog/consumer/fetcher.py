@@ -113,9 +113,9 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard the buffered data of a partition, because a batch is unreadable. As after every error that poll
-        raises, later polls fetch the data again after a
-        backoff, because only the transmitted copy of the data may be damaged.
+        """Discard the buffered data of a partition, because a batch is unreadable. Later polls fetch the data again
+        after a backoff, as they do after every error that poll raises. The new data may be readable, because perhaps
+        only the transmitted copy was damaged.
         """
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
@@ -383,7 +383,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # look-ups of start offsets may be due now
+        self._wake()  # a waiting poll then also repeats the look-ups of start offsets that are due
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """Handle a failed request: retry after the backoff, or set an error for the application."""

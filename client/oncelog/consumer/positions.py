@@ -50,7 +50,7 @@ class PartitionPosition:
     - `seeks`: incremented by every action that invalidates outstanding responses.
     - `epoch_is_read`: whether `_last_epoch` is the epoch of a batch that was read; the epoch of a committed offset or a
       seek may belong to no batch.
-    - `done_with`: the processed offset when the last poll began, if that poll moved the position.
+    - `done_with`: the processed offset at the beginning of the last poll that moved the position.
 
     Invariant: the items of `fetched` are consecutive, and the last item ends at `fetch_offset`.
     """
@@ -422,8 +422,8 @@ class Positions:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:
-        """Record offsets that the application committed itself, requested after poll number `poll`; the records before
-        these offsets are processed.
+        """Record offsets that the application has committed itself, with a commit that was requested after poll number
+        `poll`. The records before these offsets count as processed.
         """
         for partition, told in offsets.items():
             position = self._by_partition.get(partition)

@@ -66,8 +66,8 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Ready:
-    """The batches that can be sent now, by node, and the loop time at which to check again; None means that no timer is
-    needed, because the next event triggers the check.
+    """The batches that can be sent now, by node, and the time (loop time) of the next check. A time of None means that
+    no timer is needed, because an event will trigger the check.
     """
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
@@ -77,8 +77,9 @@ class Ready:
 
 
 class Accumulator:
-    """Use it in this order: `append` a record to a queue's tail, or `open` a new batch; call `ready` and `drain` to
-    take batches; then call `complete`, `give_up`, `split` or `requeue` for each batch that was taken.
+    """Stores the batches of a producer. Its methods are called in this order: `append` adds a record to a queue's tail,
+    or `open` starts a new batch; `ready` and `drain` take batches; `complete`, `give_up`, `split` or `requeue` then
+    records the result of each batch that was taken.
 
     With a `session`, batches get sequence numbers when they are drained; `may_send` says whether the transaction is
     ready for a partition. Invariant: `free_memory` plus the reservations of the `incomplete` batches is buffer.memory.

@@ -81,9 +81,9 @@ class PartitionSequences:
         needs a sequence number that is certainly free (S24, S25), and at most as many batches may
         be unacknowledged as the broker remembers (S14).
 
-        If later batches are acknowledged before a batch (the leader has moved, and the connection to the old leader
-        hangs), the unacknowledged batch blocks new batches, because the broker must still remember it when it is sent
-        again (E15).
+        Later batches may be acknowledged before an earlier batch, for example if the leader has moved while the
+        connection to the old leader hangs. The earlier batch then blocks new batches, because the broker must still
+        remember it when it is sent again (E15).
 
         Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
         first sequence. If the broker refused the first batch, it could then append the second batch before the first.
@@ -109,7 +109,7 @@ class PartitionSequences:
         self.unacknowledged.append(batch)
 
     def check_tracked(self, batch: ProducerBatch) -> None:
-        """Raises RuntimeError for a batch that must not be queued again (S23)."""
+        """Raise RuntimeError for a batch that must not be queued again (S23)."""
         if not batch.is_stamped or batch not in self.unacknowledged:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: only stamped batches in flight are sent again (S23)")
 

@@ -59,7 +59,7 @@ class Verdict(Enum):
 
     RETRY = auto()
     FAIL = auto()
-    BY_ERROR = auto()  # treat the error as without idempotence: retry if the error is retriable
+    BY_ERROR = auto()  # treat the error as a producer without idempotence does: retry if the error is retriable
     DUPLICATE = auto()  # the batch is already in the log
 
 

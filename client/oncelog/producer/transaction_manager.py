@@ -73,12 +73,12 @@ class TransactionManager:
         self.number += 1
 
     def check_usable(self) -> None:
-        """Raises the fatal error if one occurred."""
+        """Raise the fatal error if one has occurred."""
         if self.state is TransactionState.FATAL_ERROR:
             raise self._kept_error()
 
     def check_in_transaction(self) -> None:
-        """Raises InvalidTransactionState outside a transaction; in a transaction that can only be aborted, raises the
+        """Raise InvalidTransactionState outside a transaction. In a transaction that can only be aborted, raise the
         error of that transaction.
         """
         if self.state is TransactionState.IN_TRANSACTION:

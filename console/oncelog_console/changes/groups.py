@@ -91,7 +91,9 @@ class DeleteOffsets(Change):
         return "/group", {"id": self.group_id}
 
     async def _partitions(self, admin: Admin) -> list[TopicPartition]:
-        """Raises BadField if the group has committed no offset in the topic."""
+        """Return the partitions of the topic for which the group has committed an offset. Raises BadField if there are
+        none.
+        """
         committed = [where for where in await admin.groups.offsets(self.group_id) if where.topic == self.topic]
         if not committed:
             raise BadField(f"the group has committed nothing in {self.topic}")

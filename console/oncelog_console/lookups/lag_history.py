@@ -59,7 +59,7 @@ class LagHistory:
         self._sampling = asyncio.Lock()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sample the groups every SAMPLE_SECONDS seconds, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(SAMPLE_SECONDS * 6):

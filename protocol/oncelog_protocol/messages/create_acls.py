@@ -9,7 +9,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 class CreateAclsRequest(Request["CreateAclsResponse"]):
     """The ACLs to create; an ACL that already exists is no error.
 
-    v2: flexible. v3: ACLs of users.
+    v2: flexible. v3: resources of the type USER (KIP-373).
     """
 
     creations: list[AclCreation] = array()

@@ -59,9 +59,9 @@ class ListOffsetsResponse:
     record.
 
     v2: throttle_time_ms.
-    v3: on a quota violation, the broker responds first and then throttles.
+    v3: on a quota violation, the broker responds before it throttles the client.
     v4: leader_epoch of the found record (KIP-320).
-    v5: OFFSET_NOT_AVAILABLE possible, while the high watermark of a new leader lags behind.
+    v5: OFFSET_NOT_AVAILABLE is possible, while the high watermark of a new leader lags behind.
     v6: flexible.
 
     Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,

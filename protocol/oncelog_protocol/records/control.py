@@ -5,8 +5,7 @@
 
 A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1
 (S39). Additional bytes are allowed, because later versions may append fields; missing bytes are an error. Source:
-Kafka's
-ControlRecordType, EndTransactionMarker.
+Kafka's ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations

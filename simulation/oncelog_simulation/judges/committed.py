@@ -8,8 +8,8 @@ moved or whose log was truncated, so it notices even an error that lasts only a 
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
 - No follower has a high watermark beyond the highest offset that a leader has exposed.
-- For each transaction whose marker is not below the high watermark, the last stable offset of a leader is at most the
-  first offset of the transaction; the judge computes this from the batches below the high watermark (`undecided`).
+- The last stable offset of a leader is at most the first offset of each open transaction. A transaction is open if it
+  has records, but no marker, below the high watermark (`undecided`).
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
 in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 FLUSH_SETTING: Final = "log.flush.interval.messages"
 FLUSH_OVERRIDE: Final = "flush.messages"
 GROUP_COMMIT: Final = "1"
-"""The value of both settings with which records are acknowledged only when they are on the disk."""
+"""The value of both settings that turns on group commit: records are acknowledged only when they are on the disk."""
 READ_BYTES: Final = 1 << 20
 """Limit in bytes on one read of a log."""
 
 
 class Batch(NamedTuple):
-    """One batch, which its header identifies. Batches with equal CRCs count as having equal records."""
+    """The fields of a batch header that identify the batch. Two batches with the same CRC are taken to have the same
+    records.
+    """
 
     base_offset: int
     next_offset: int
@@ -65,7 +67,7 @@ class Prefix:
         """The first offset; earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
-        """The broker that exposed the last batch."""
+        """The id of the broker that exposed the last of the batches."""
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.is_cut = False
@@ -86,7 +88,7 @@ class Prefix:
         self.end, self.shown_by = high_watermark, broker
 
     def cut(self, end: int) -> None:
-        """Drop all batches behind `end`, whose loss was already reported."""
+        """Drop all batches that end above `end`; the loss of their records was already reported."""
         self.is_cut = True
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = min(self.end, end)
@@ -125,7 +127,9 @@ class Committed:
         self._overridden: set[str] = set()
         """Topics that were without group commit at some time."""
         self._configs: object = None
-        """The topic settings that were checked last; images that share settings have the same object."""
+        """The topic settings that were checked last. Metadata images with unchanged topic settings share one object, so
+        comparing the identity suffices.
+        """
         self.excused: set[Place] = set()
 
     # --- methods that the simulated world calls
@@ -166,7 +170,7 @@ class Committed:
             now = (partition.high_watermark, partition.log.trimmer.generation)
             if seen.get(partition) != now:
                 if partition.log.state.is_truncating:
-                    continue  # the partition is checked when its truncation has finished
+                    continue  # checked in a later turn, when the truncation has finished
                 seen[partition] = now
                 moved.add(_key(partition))
         return moved
@@ -211,7 +215,9 @@ class Committed:
             yield from self._compare(broker, partition)
 
     def _check_shown(self, broker: Running, partition: Partition) -> Iterator[str]:
-        """Yield the violations in the offsets that this broker exposes."""
+        """Yield the violations among the offsets (log start, last stable offset, high watermark) that this broker
+        exposes.
+        """
         place = Place(partition.topic, partition.index)
         prefix = self._prefixes.get(_key(partition))
         if prefix is None or prefix.is_cut or place in self.excused or partition.log.is_offline:
@@ -220,13 +226,13 @@ class Committed:
         offsets = (log.log_start_offset, partition.last_stable_offset, partition.high_watermark, log.log_end_offset)
         if not log.state.is_truncating and list(offsets) != sorted(offsets):
             yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
-            prefix.is_cut = True  # report this violation only once
+            prefix.is_cut = True  # so that this is reported only once
         if partition.high_watermark > prefix.end:
             yield (
                 f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
                 f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"
             )
-            prefix.end = partition.high_watermark  # report this violation only once
+            prefix.end = partition.high_watermark  # so that this is reported only once
         elif partition.leads and partition.high_watermark == prefix.end:
             first = min(prefix.undecided.values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
@@ -235,7 +241,7 @@ class Committed:
                     f"{partition.last_stable_offset}, but a transaction since {first} has no marker below the high "
                     f"watermark {prefix.end}"
                 )
-                prefix.undecided.clear()  # report this violation only once
+                prefix.undecided.clear()  # so that this is reported only once
 
     def _on_power_cut(self, world: World, number: int) -> None:
         brokers = running(world)
@@ -280,7 +286,7 @@ class Committed:
                 f"{log.name}: broker {broker.number} is in sync and ends at {log.log_end_offset}, but broker "
                 f"{prefix.shown_by} has shown all below {prefix.end}"
             )
-            prefix.cut(log.log_end_offset)  # report this violation only once
+            prefix.cut(log.log_end_offset)  # so that this is reported only once
             return
         if not log.config.is_compacted and log.state.cleaner_checkpoint is None:
             yield from self._compare_batches(broker, partition, prefix)
@@ -337,7 +343,7 @@ def _key(partition: Partition) -> Key:
 
 
 def batches_of(partition: Partition, start: int) -> list[Batch] | None:
-    """Return all batches of a log that end behind `start`; None if the disk cannot be read now."""
+    """Return all batches of a log whose last offset is at or above `start`; None if the disk cannot be read now."""
     log, found = partition.log, list[Batch]()
     offset = max(start, log.log_start_offset)
     while offset < log.log_end_offset:

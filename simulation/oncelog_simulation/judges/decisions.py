@@ -61,7 +61,7 @@ class Decisions:
         if before.producer_id == now.producer_id and now.producer_epoch < before.producer_epoch:
             yield f"the epoch of producer {now.producer_id} went from {before.producer_epoch} to {now.producer_epoch}"
         if not before.state.is_prepared or now.state not in COMPLETE.values():
-            return  # within one turn a transaction may become complete and the next one may begin
+            return  # one turn may both complete a transaction and begin the next one
         if now.state is not COMPLETE[before.state]:
             yield f"{now.state.shown} follows {before.state.shown}"
             return

@@ -1,5 +1,5 @@
-"""A replica that has fallen behind must leave the ISR in time, because it would otherwise block every acks=all request;
-the judge expects this only while leader, controller and metadata store can work.
+"""A replica that has fallen behind must leave the ISR in time, because it would otherwise block every acks=all request.
+The judge requires this only while the leader, the controller and the metadata store can work with one another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MORE_SECONDS: Final = 5.0
 interval, and then send a request to the controller.
 """
 CUTS: Final = ("partition", "one-way partition")
-"""While one of these faults affects a machine, the machine can still work with all others."""
+"""These faults cut only the links between the struck machines, which can still work with all others; any other fault
+may stop a struck machine.
+"""
 
 
 class Laggards:
@@ -31,8 +33,8 @@ class Laggards:
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, Key, int], float] = {}
-        """For each leader, partition and follower, the time since which the follower lags while nothing keeps it in the
-        ISR.
+        """For each leader, partition and follower, the virtual time since which the follower has lagged while nothing
+        has prevented its removal from the ISR.
         """
 
     def look_closely(self, world: World) -> Iterable[str]:
@@ -50,7 +52,7 @@ class Laggards:
                     wrong.append(
                         f"{name}: broker {follower} is behind and in sync for {MORE_SECONDS:g} s more than it may be"
                     )
-                    lagging[lag] = world.now  # report this only once
+                    lagging[lag] = world.now  # so that this is reported only once in MORE_SECONDS
         self._since = lagging
         return wrong
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 Epoch = tuple[bytes, int, int]
-"""Topic id, partition and leader epoch."""
+"""Type of a key: topic id, partition and leader epoch."""
 
 
 class Leaders:
-    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions
-    it leads.
+    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions it
+    leads.
     """
 
     name = "leaders"
@@ -32,7 +32,9 @@ class Leaders:
         """The size of the ISR of each led partition at the last check, and how many replicas had to be in sync."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the leader epochs of this broker's partitions in which another broker has led, too."""
+        """Yield a violation for each partition that this broker leads in an epoch in which another broker has also led
+        it.
+        """
         if machine.broker is None:
             return ()
         seen, wrong = self._seen, list[str]()
@@ -48,8 +50,8 @@ class Leaders:
         return wrong
 
     def _too_few(self, partition: Partition) -> Iterable[str]:
-        """Yield the partition if its high watermark has moved although too few replicas were in sync, before the turn
-        and after it.
+        """Yield a violation if the high watermark of the partition has moved in this turn although too few replicas
+        were in sync both before and after the turn.
         """
         in_sync, needed = self._in_sync[partition]
         in_sync, needed = max(in_sync, len(partition.isr)), min(needed, partition.needed_in_sync)

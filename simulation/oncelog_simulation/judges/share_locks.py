@@ -96,7 +96,7 @@ class ShareLocks:
                         since = expired[hosted, held] = self._expired.get((hosted, held), world.now)
                         if world.now - since > EXPIRY_SECONDS:
                             wrong.append(f"{hosted.key.text}: broker {machine.number} leaves {held} with its owner")
-                            expired[hosted, held] = float("inf")  # report this only once
+                            expired[hosted, held] = float("inf")  # so that this is reported only once
         self._expired = expired
         return wrong
 

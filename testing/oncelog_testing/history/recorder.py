@@ -1,6 +1,6 @@
-"""The recorder of the clients' actions. Clients record an action *before* they start it, and complete the entry when
-the outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
-thread."""
+"""Records the actions of clients. Clients record an action *before* they start it, and complete the entry when the
+outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any thread.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class History:
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
-        """Partition -> the (offset, value) pairs that a read_committed consumer reads at the end."""
+        """Maps each partition to the records that a read_committed consumer reads at the end, as pairs of offset and
+        value.
+        """
         self.final_at: dict[Place, int] = {}
         """The time at which the final content was recorded."""
         self.processed: dict[tuple[str, Place], int] = {}

@@ -69,8 +69,9 @@ class Commit(NamedTuple):
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:
-    """Wall time in ms at which an offset with this retention expires; NO_EXPIRY if the broker's own retention
-    applies."""
+    """Return the wall time in ms at which an offset with this retention expires; NO_EXPIRY if the broker's own
+    retention applies.
+    """
     return NO_EXPIRY if retention_ms == BY_CONFIGURATION else min(now_ms + retention_ms, MAX_INT64)
 
 

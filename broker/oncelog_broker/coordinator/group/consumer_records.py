@@ -139,7 +139,7 @@ KINDS: Final = Kinds(
 
 
 def encode(record: ConsumerGroupRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
+    """Return the bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     if isinstance(record, TargetRecord) and record.encoded is not None:
         return record.encoded
     return KINDS.encode(record)

@@ -92,9 +92,9 @@ class GroupMachine:
         self.share = ShareGroups(
             self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
         )
-        """The groups among `groups` that are share groups."""
+        """Handles the share groups among `groups`."""
         self.streams = StreamsGroups(self.groups, self._remove, config, now_ms, self._held, topics, overrides_of)
-        """The groups among `groups` that are streams groups."""
+        """Handles the streams groups among `groups`."""
         self._others: dict[type, OtherGroups] = {ShareGroup: self.share, StreamsGroup: self.streams}
 
     # --- methods that the coordinator runtime calls
@@ -121,7 +121,9 @@ class GroupMachine:
             self._replay_consumer(cast(ConsumerGroupRecord, record))
 
     def _replay_classic(self, record: GroupRecord) -> None:
-        """A tombstone of a group that is no longer of the classic protocol has no effect."""
+        """Replay a record of the classic protocol. A tombstone of a group that is no longer of this protocol has no
+        effect.
+        """
         if record.value is not None:
             self._made(record.key.group).replay(record.value)
         elif isinstance(self.groups.get(record.key.group), ClassicGroup):
@@ -245,7 +247,7 @@ class GroupMachine:
                 effects.reply(waiter, error)
         return effects
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def join(self, asked: joining.Join) -> Effects:
         request, config = asked.request, self._config
@@ -298,8 +300,8 @@ class GroupMachine:
         return effects
 
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
-        """The consumer group that a heartbeat names. If the member `joins`, the result is the group in the state after
-        the records in `effects` are replayed.
+        """Return the consumer group that a heartbeat names. If the member `joins`, the result is the group in the state
+        after the records in `effects` are replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
         group with members is converted to a group of the consumer protocol. Raises KafkaError GROUP_ID_NOT_FOUND.
@@ -349,21 +351,21 @@ class GroupMachine:
         effects.reply(waiter, LeaveGroupResponse(error_code=ErrorCode.NONE, members=responses))
         return effects
 
-    # --- groups
+    # --- methods that find and delete groups --------------------------------------------------------------------------
 
     def known(self) -> Iterable[Group]:
-        """Every group, including the groups that only have committed offsets."""
+        """Return every group, including the groups that only have committed offsets."""
         yield from self.groups.values()
         for group_id in self.offsets.groups():
             if group_id not in self.groups:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """The ids of all groups, including groups that only have committed offsets. The result is a copy."""
+        """Return the ids of all groups, including groups that only have committed offsets. The result is a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:
-        """The group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is not None:
             return group
@@ -372,26 +374,33 @@ class GroupMachine:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """The classic group with this id, which the caller must not change; groups that have committed offsets and no
-        protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the classic group with this id, which the caller must not change; groups that have committed offsets
+        and no protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def find_consumer(self, group_id: str) -> ConsumerGroup:
-        """The consumer group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the consumer group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         group = self.find(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def find_share(self, group_id: str) -> ShareGroup:
-        """The share group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the share group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         return find_share_group(self.groups.get(group_id), group_id)
 
     def find_streams(self, group_id: str) -> StreamsGroup:
-        """The streams group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the streams group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         return find_streams_group(self.groups.get(group_id), group_id)
 
     def delete(self, group_id: str) -> Effects:
@@ -418,7 +427,7 @@ class GroupMachine:
         else:
             effects.changes.append(lambda: self.groups.pop(group.group_id, None))
 
-    # --- offsets
+    # --- methods that commit, check or delete offsets -----------------------------------------------------------------
 
     def commit(
         self,
@@ -511,7 +520,7 @@ class GroupMachine:
         effects.reply(waiter, response)
         return effects
 
-    # --- expiry
+    # --- methods that remove expired offsets, and offsets of deleted topics -------------------------------------------
 
     def expire(self, group_id: str) -> Effects:
         """Log tombstones for the expired offsets of this group (KIP-211), and for the group itself when no offset is
@@ -572,7 +581,9 @@ class GroupMachine:
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """The classic group of a member that sent a request. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        """Return the classic group of a member that sent a request. Raises KafkaError INVALID_GROUP_ID,
+        UNKNOWN_MEMBER_ID.
+        """
         _check_group_id(group_id)
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -594,6 +605,8 @@ class GroupMachine:
 
 
 def _check_group_id(group_id: str) -> None:
-    """Raises KafkaError INVALID_GROUP_ID for the empty id, which a group with members cannot have."""
+    """Raises KafkaError INVALID_GROUP_ID if the group id is empty, because only groups without members may have the
+    empty id.
+    """
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)

@@ -21,15 +21,16 @@ MemberIdentity = LeaveGroupRequest.MemberIdentity
 
 
 def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
-    """The member with this id, if the member id and the generation are current. Raises KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """Return the member with this id, if the member id and the generation are current. Raises KafkaError
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member = group.check_member(member_id, instance_id)
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member
 
 
-# --- SyncGroup
+# --- functions for SyncGroup ------------------------------------------------------------------------------------------
 
 
 def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
@@ -54,7 +55,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     else:
         _has_synced(step, member.member_id)
         earlier = group.syncing.get(member.member_id)
-        if earlier is not None:  # reply to the member's earlier SyncGroup, which the client has given up
+        if earlier is not None:  # end the wait of the member's earlier SyncGroup request
             step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncing[member.member_id] = waiter
 
@@ -116,7 +117,7 @@ def on_sync_timer(step: Step) -> None:
         remove(step, list(group.pending_sync))
 
 
-# --- Heartbeat
+# --- functions for Heartbeat ------------------------------------------------------------------------------------------
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
@@ -147,7 +148,7 @@ def on_session_timer(step: Step, member_id: str) -> None:
         remove(step, [member_id])
 
 
-# --- LeaveGroup
+# --- functions for LeaveGroup -----------------------------------------------------------------------------------------
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
@@ -191,7 +192,7 @@ def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupRes
 
 
 def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
-    """The id of the member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the id of the member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if identity.member_id == "" and identity.group_instance_id is not None:
         current = group.static_members.get(identity.group_instance_id)
         if current is None:
@@ -202,7 +203,7 @@ def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
     return group.check_member(identity.member_id, identity.group_instance_id).member_id
 
 
-# --- both
+# --- functions that remove members for any reason -------------------------------------------------------------------
 
 
 def remove(step: Step, member_ids: Collection[str]) -> None:

@@ -80,7 +80,7 @@ class ShareGroupStates:
         done = {topic_id: partitions - failed.get(topic_id, frozenset()) for topic_id, partitions in topics.items()}
         return await self._write(group_id, lambda machine: (machine.share.on_initialized(group_id, done, failed), None))
 
-    # --- requests of administrators
+    # --- methods that handle requests of administrators ---------------------------------------------------------------
 
     def is_share_group(self, group_id: str) -> Answer[bool]:
         """Whether the group is a share group; False also for a group that this broker does not coordinate."""
@@ -91,7 +91,7 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """The states of the share partitions in `wanted`. If `wanted` is None, the states of all share partitions that
+        """Return the states of the share partitions in `wanted` or, if `wanted` is None, of all share partitions that
         the group has initialized.
         """
         known = await self._states(group_id)

@@ -91,7 +91,7 @@ class ShareStateMachine:
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
 
-    # --- requests
+    # --- methods that handle requests ---------------------------------------------------------------------------------
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, waiter: Waiter) -> Effects:
         """Initialize the state; a repeated request in the same state epoch changes nothing. Raises KafkaError
@@ -179,14 +179,14 @@ class ShareStateMachine:
         effects.reply(waiter, None)
         return effects
 
-    # --- deletion of log records that newer snapshots replace
+    # --- methods for the deletion of log records that newer snapshots replace -----------------------------------------
 
     def oldest_snapshot_offset(self) -> int | None:
-        """The log offset before which no record is needed; None if no record of the log is needed."""
+        """Return the log offset before which no record is needed; None if no record of the log is needed."""
         return min((state.snapshot_offset for state in self.states.values()), default=None)
 
     def cold(self, written_before_ms: int) -> list[ShareKey]:
-        """The share partitions whose newest snapshot was written before `written_before_ms` (wall time)."""
+        """Return the share partitions whose newest snapshot was written before `written_before_ms` (wall time)."""
         return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
@@ -224,8 +224,9 @@ class ShareStateMachine:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _known(self, key: ShareKey) -> ShareState:
-        """The state of a share partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the state is
-        not initialized."""
+        """Return the state of a share partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the
+        state is not initialized.
+        """
         self._check_exists(key)
         state = self.states.get(key)
         if state is None:

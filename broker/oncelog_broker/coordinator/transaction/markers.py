@@ -5,9 +5,9 @@ After a successful response the coordinator no longer sends the marker. So the r
 have the marker, or the later epoch that makes the marker unnecessary. Without this wait the end of a transaction could
 be lost together with a leader.
 
-A log refuses markers with a coordinator epoch older than that of the last marker (S40). If a log accepted a marker with
-a coordinator epoch that is too high, because no coordinator has had it, the log would refuse all correct markers
-permanently. To refuse such a marker, this broker compares the marker's epoch with the leader epochs of
+A log refuses markers with a coordinator epoch below the coordinator epoch of the last marker (S40). If a log accepted a
+marker with a coordinator epoch that is too high, because no coordinator has had it, the log would refuse all correct
+markers permanently. To refuse such a marker, this broker compares the marker's epoch with the leader epochs of
 `__transaction_state` in the cluster image. A new coordinator may be missing from this broker's cluster image at first;
 its markers are then refused, and it sends them again.
 """

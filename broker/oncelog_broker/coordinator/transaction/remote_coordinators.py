@@ -27,7 +27,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds until a missing response counts as lost."""
+"""If a coordinator does not respond within this number of seconds, its response counts as lost."""
 MAX_PARTITIONS: Final = 1000
 """Maximum number of partitions in one request, unless a single question has more partitions."""
 

@@ -7,9 +7,9 @@ first batch of a transaction in a partition, whether the partition is in the tra
 V2 the coordinator adds the partition (T7); while it completes the producer's previous transaction, this broker asks
 again for a short time, because some clients wait for seconds before they send a refused batch again (E59).
 
-The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
-guard object, which every marker written after that invalidates (`replication/verification_guards.py`). A marker that is
-written between the question and the append invalidates this guard, and the append fails (E3).
+The coordinator may be another broker, and its answer may be late, so a marker may be written before the append. Before
+the coordinator is asked, the append therefore gets a guard object (`replication/verification_guards.py`), which every
+later marker invalidates. If the guard is invalid at the append, the append fails (E3).
 
 If this broker's cluster image is outdated, this broker may ask a former coordinator. That coordinator may report a
 transaction as open although the new coordinator has ended it. In this case the new coordinator's marker in the log has

@@ -82,8 +82,8 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
 
 
 def make_data_directory(disk: Disk, path: str) -> None:
-    """Create a data directory and its parents, and sync their names. Without this sync, a power cut could remove the
-    directory together with its synced files. Raises OSError.
+    """Create a data directory and its missing parents, and sync the directories that contain them. Without this sync, a
+    power cut could remove the data directory together with its synced files. Raises OSError.
     """
     missing = []
     above = path
@@ -96,9 +96,9 @@ def make_data_directory(disk: Disk, path: str) -> None:
 
 
 def _sync_names(disk: Disk, above: str) -> None:
-    """Sync the names in directory `above`, the parent of a data directory. Errors are ignored if the file system cannot
-    sync directories, or if the parent belongs to another user.
-    Raises OSError."""
+    """Sync the directory `above`, which makes the names of new directories in it durable. Errors are ignored if the
+    file system cannot sync directories, or if `above` belongs to another user. Raises OSError.
+    """
     try:
         disk.sync_directory(above)
     except OSError as error:
@@ -131,9 +131,9 @@ class DataDirectory:
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
-        """Checkpoint name -> its entries; absent until the checkpoint is read or written."""
+        """Name of a checkpoint -> the entries of the checkpoint, as last read or written."""
         self._arriving: dict[str, dict[TopicPartition, int]] = {}
-        """Checkpoint name -> entries of logs that are about to be moved into this directory."""
+        """Name of a checkpoint -> additional entries, for logs that are about to be moved into this directory."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
@@ -147,8 +147,8 @@ class DataDirectory:
         try:
             found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
-                # sync again, because the process that created the directory may have been killed before it synced the
-                # name
+                # sync the name again, because the process that created the directory may have been killed before its
+                # sync
                 _sync_names(disk, os.path.dirname(path))
             else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
@@ -252,7 +252,7 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the failed step may have been the fsync of this directory
+            self.names.note_failure(error)  # the error may come from the fsync of this directory
             raise
         self._checkpoints[name] = offsets
 
@@ -265,14 +265,15 @@ class DataDirectory:
             self.write_checkpoint(name, self._checkpoints.get(name, {}))
 
     def forget_arrival(self, key: TopicPartition) -> None:
-        """Discard the entries that `note_arrival` stored, because the move of the log has succeeded or failed."""
+        """Discard the entries that `note_arrival` stored, because the move of the log has ended."""
         with self.checkpoint_guard:
             for entries in self._arriving.values():
                 entries.pop(key, None)
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
-        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Without the
-        removal, the next startup after a crash would apply the old log starts and recovery points to the new logs.
+        """Remove the entries of the logs `keys` from every checkpoint, before new logs are created under the names of
+        deleted logs. Without this removal, the next startup after a crash would apply the old log starts and recovery
+        points to the new logs.
         """
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))

@@ -28,8 +28,8 @@ from oncelog_broker.runtime.disk import Disk
 
 
 class LogCheckpoints:
-    """Writes the checkpoints of one `LogManager`; the manager owns the mappings passed to the constructor. Methods
-    raise OSError.
+    """Writes the checkpoints of one `LogManager`; the manager owns and changes the dictionaries that it passes to the
+    constructor. Methods raise OSError.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class LogCheckpoints:
         raise_first(self._in_each(self._write_recovery_points_of))
 
     def write_log_start_offsets(self) -> None:
-        """Write the log starts that cannot be read from the names of the segment files. Each log stores the log start
-        offset that the checkpoint has for that log.
+        """Write the log start offsets that cannot be derived from the names of the segment files. Afterwards,
+        `checkpointed_start` of each log has the offset that the checkpoint has for that log.
         """
         raise_first(self._in_each(self._write_log_start_offsets_of))
 
@@ -63,13 +63,15 @@ class LogCheckpoints:
         may have failed.
         """
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # `log` is None if the log was deleted before the checkpoint was written.
+        if home is not None:  # `home` is None if the log was deleted meanwhile
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Write the cleaner checkpoint of `log`, together with those of the other logs in its data directory."""
+        """Write the cleaner checkpoint of the data directory of `log`, which has an entry for each compacted log in
+        it.
+        """
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)

@@ -189,7 +189,7 @@ class LogManager:
         """Whether the previous broker had closed every log, in every data directory."""
         return all(directory.clean_shutdown for directory in self._directories)
 
-    # --- operations on one log -----------------------------------------------------------------------------------
+    # --- methods for one log or some logs -----------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition; None if this broker has no such log. Raises KAFKA_STORAGE_ERROR if the log
@@ -262,8 +262,8 @@ class LogManager:
         return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has no
-        topic id.
+        """Return the 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has
+        no topic id.
         """
         return self._topic_ids.get((topic, partition))
 
@@ -294,7 +294,7 @@ class LogManager:
             offset, _, home = max(
                 (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
             )
-            if offset > 0 and name not in deleted:  # (a deleted log keeps its entry for a while)
+            if offset > 0 and name not in deleted:  # (the checkpoint entry of a deleted log remains for a while)
                 path = home.join(name)
                 self._homes[key] = home
                 self._missing.add(key)
@@ -520,7 +520,7 @@ class LogManager:
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
-        """All logs, including those that went offline after they were opened."""
+        """Return all logs, including those that went offline after they were opened."""
         return iter(list(self._logs.values()))
 
     @property
@@ -532,7 +532,7 @@ class LogManager:
         """Return the high watermarks that were read from the checkpoints at the startup."""
         return self._high_watermarks
 
-    # --- another data directory --------------------------------------------------------------------------------------
+    # --- methods that move a log to another data directory ------------------------------------------------------------
 
     def directory_at(self, path: str) -> DataDirectory:
         """Return the data directory with this absolute path. Raises LOG_DIR_NOT_FOUND."""
@@ -567,7 +567,7 @@ class LogManager:
         return make
 
     def finish_replacement(self, future: FutureLog, log: PartitionLog | None) -> None:
-        """Use `log`, the result of `FutureLog.replace`, as the log of its partition from now on. `log` is None if the
+        """Use `log`, the result of `FutureLog.replace`, as the log of the partition from now on. `log` is None if the
         replacement failed.
         """
         key = future.wanted.key
@@ -579,11 +579,11 @@ class LogManager:
             self._adopt(key, log)
         future.home.forget_arrival(key)
 
-    # --- periodic work ---------------------------------------------------------------------------------------------
+    # --- methods that background tasks call periodically --------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced. The flush takes the latter logs offline.
+        whose directory could not be synced. The flush takes the logs with an unsynced directory offline.
         """
         now = self._clock.monotonic()
         return [
@@ -623,8 +623,8 @@ class LogManager:
         self._checkpoints.write_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write the log starts that cannot be read from the names of the segment files, even after a power cut. Raises
-        OSError.
+        """Write the log start offsets that, after a power cut, could not be derived from the names of the segment
+        files. Raises OSError.
         """
         self._checkpoints.write_log_start_offsets()
 
@@ -679,7 +679,7 @@ class LogManager:
                 logger.error("closing %s: %s", log.name, error)
         return self._checkpoints.write_at_the_end()
 
-    # --- private helpers ---------------------------------------------------------------------------------------------
+    # --- private helpers of this module -------------------------------------------------------------------------------
 
     def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
         recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -728,14 +728,14 @@ class LogManager:
                 self._adopt(key, log)
 
     def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
-        """Return whether the file with the topic id was complete, and the topic id. Raises OSError,
+        """Return (whether the file with the topic id is complete, the topic id). Raises OSError,
         PartitionMetadataCorrupt.
         """
         try:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
             if home.noted_offset(key) > 0:
-                raise  # the log was synced, so its incomplete topic id file was damaged later
+                raise  # the log was synced, so the file with the topic id was damaged after that sync
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:

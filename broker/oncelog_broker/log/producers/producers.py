@@ -74,10 +74,10 @@ class LogProducers:
         self._pending: list[PendingSnapshot] = []
         """Snapshots at later offsets that are not known to be on the disk, oldest first."""
         self._taken: list[ref[PendingSnapshot]] = []
-        """All snapshots that a running flush may still write, including snapshots that were dropped from the list."""
+        """All snapshots that a running flush may still write, including snapshots that are no longer in `_pending`."""
         self._ends = RecentEnds()
 
-    # --- appending -----------------------------------------------------------------------------------------------
+    # --- methods that check and record appended batches ---------------------------------------------------------------
 
     @staticmethod
     def read_marker(batch: memoryview) -> EndTransactionMarker:
@@ -123,7 +123,7 @@ class LogProducers:
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
 
-    # --- snapshots -----------------------------------------------------------------------------------------------
+    # --- methods that create snapshots of the state -------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
         """Create a snapshot of the present state, which is the state at `offset`; the next flush writes the
@@ -146,7 +146,7 @@ class LogProducers:
         return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
-        """The snapshots at or before `end` that have not been written to their files yet."""
+        """Return the snapshots at or before `end` that have not been written to their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
@@ -159,7 +159,7 @@ class LogProducers:
         """Drop all pending snapshots (not written to disk yet)."""
         self._cancel_above(-1)
 
-    # --- restoring -----------------------------------------------------------------------------------------------
+    # --- methods that restore the state from snapshots and batches ----------------------------------------------------
 
     def begin_at(self, offset: int) -> None:
         """Start with an empty log whose first record will have this offset."""
@@ -241,7 +241,7 @@ class LogProducers:
         """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # a snapshot from before the first batch is ignored
+        if found is not None and found[0] >= start:  # ignore a snapshot at an offset before the first segment
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
@@ -291,8 +291,8 @@ class LogProducers:
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
-    """Return, by producer id, where the open transaction of the producer begins: at its first batch that is not below
-    `offset`.
+    """Return a dictionary: producer id -> the first offset, at or above `offset`, of the transaction that the producer
+    has open.
     """
     begun: dict[int, int] = {}
     for _ in _ends(segments, offset, begun):
@@ -303,13 +303,14 @@ def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
 def _ends(
     segments: Sequence[Segment], start: int, begun: dict[int, int], *, unknown_too: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun`:
-    producer id -> first offset of its open transaction, which this generator keeps up to date. If `unknown_too` is
-    True, also yield transactions whose first offset is unknown, with NO_OFFSET as first offset. Raises OSError.
+    """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun` maps
+    each producer id to the first offset of the producer's open transaction; the generator keeps `begun` up to date. If
+    `unknown_too` is True, also yield transactions whose first offset is unknown, with NO_OFFSET as first offset. Raises
+    OSError.
     """
     for segment in segments:
         if segment.next_offset > start:
-            with suppress(CorruptBatch):  # no further log line: the replay has already logged this error
+            with suppress(CorruptBatch):  # do not log this error, because the replay has already logged it
                 for _, header in _producer_batches_from(segment, start):
                     if header[ATTRIBUTES] & CONTROL_BIT:
                         first = begun.pop(header[PRODUCER_ID], NO_OFFSET)

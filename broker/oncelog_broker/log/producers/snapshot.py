@@ -180,8 +180,8 @@ class ProducerSnapshots:
         self._directory = directory
 
     def file_names(self) -> list[str]:
-        """Return all names in the log's directory, for the methods with the parameter `names`, so that the directory is
-        listed only once.
+        """Return all file names in the log's directory. Callers pass them to methods with the parameter `names`, so
+        that the directory is listed only once.
         """
         return self._disk.list_directory(self._directory)
 
@@ -236,8 +236,8 @@ class ProducerSnapshots:
         return self.file_names()
 
     def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
-        """Delete snapshots at all offsets except `kept`, which are usually the segments' base offsets and the newest
-        snapshot's offset (S55).
+        """Delete the snapshots at all offsets that are not in `kept`. The caller usually keeps the base offsets of the
+        segments and the offset of the newest snapshot (S55).
         """
         for offset in _all_offsets(names):
             if offset not in kept:

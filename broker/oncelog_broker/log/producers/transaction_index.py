@@ -6,9 +6,9 @@ offset (int64).
 The file has one entry for each ABORT marker in the segment that ended a transaction with data; `last offset` is the
 offset of the marker. Entries are ordered by their markers. A segment without entries has no file.
 
-Compaction removes an entry together with its marker. If the entry were removed too early, a reader would treat the
-remaining aborted records as committed. If the entry were removed later than its marker, a reader would skip records
-that the producer commits later. Source: Kafka's TransactionIndex.
+Compaction removes an entry together with its marker. If the entry were removed before the marker, a reader would treat
+the remaining aborted records as committed. If the entry were removed after the marker, a reader would skip records that
+the producer commits later. Kafka's counterpart is TransactionIndex.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TransactionIndex:
         self._disk = disk
         self._entries = bytearray()
         self._written = 0
-        """The number of bytes of `_entries` that are in the file."""
+        """How many bytes of `_entries` are in the file."""
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
@@ -102,7 +102,9 @@ class TransactionIndex:
         return parse_aborted(self._entries)
 
     def adopt(self, transactions: Iterable[EndedTransaction]) -> None:
-        """Use these transactions as the entries; compaction has already written and synced the file."""
+        """Set the entries to these transactions, without writing the file, because compaction has already written and
+        synced it.
+        """
         self._entries = bytearray(format_aborted(transactions))
         self._written = len(self._entries)
 

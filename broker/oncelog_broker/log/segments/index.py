@@ -16,7 +16,9 @@ from oncelog_broker.runtime.disk import Disk, File
 
 
 class IndexCorrupt(ValueError):
-    """The index file is missing, or contradicts itself or its log file, and must be rebuilt from the log file."""
+    """The index file is missing, its entries are not in order, or it does not fit the log file. The index must be
+    rebuilt from the log file.
+    """
 
 
 class SegmentIndex:
@@ -113,7 +115,7 @@ class SegmentIndex:
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
-            # The file must not keep entries that were removed from memory, so the next `persist` rewrites the file.
+            # The file still has the entries that were removed from memory, so the next `persist` must rewrite the file.
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:

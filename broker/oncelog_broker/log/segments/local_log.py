@@ -1,7 +1,7 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
 log.
 
-Source: Kafka's LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
+Kafka's counterpart is LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
 `LogState`. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
@@ -95,14 +95,14 @@ class LocalLog:
         self._max_offset_index_bytes = self._roll_params.max_offset_index_bytes
         self._max_time_index_bytes = self._roll_params.max_time_index_bytes
 
-    # --- appending -------------------------------------------------------------------------------------------------
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append(self, batch: memoryview, last_offset: int, max_timestamp: int, now_ms: int) -> None:
         """Append one batch that has its offsets; if the batch does not fit the active segment, roll first."""
         size, active, params = len(batch), self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         if (
-            not (  # a quick check whether the batch certainly fits; otherwise call `_roll_reason`
+            not (  # a quick check: if it does not show that the batch fits, call `_roll_reason`
                 active.size + size <= params.max_size
                 and active.first_timestamp >= 0
                 and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
@@ -158,9 +158,9 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """Return the base offset of a new segment whose first batch is `batch`: normally the log end offset. If
-        compaction at the leader has left a gap before the batch that is too large for an index entry, return the
-        batch's own base offset.
+        """Return the base offset of a new segment that begins with `batch`. This is the log end offset, unless
+        compaction at the leader has left a gap before the batch that is too large for an index entry; then it is the
+        base offset of the batch.
         """
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
@@ -218,7 +218,7 @@ class LocalLog:
         self.directory_dirty = True
         self.update_config(self._config)
 
-    # --- reading and syncing -------------------------------------------------------------------------------------
+    # --- methods that read batches, and methods that return files to sync ---------------------------------------------
 
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
@@ -231,7 +231,9 @@ class LocalLog:
         )
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
-        """Return (log files with bytes between the offsets, index files for the caller to sync and close)."""
+        """Return the files that a flush of the offsets from `start` to `end` must sync: (log files, index files, which
+        the caller must also close).
+        """
         logs, indexes = [], []
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
@@ -253,13 +255,13 @@ class LocalLog:
         # the previous segment may not have been synced.
         return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
-    # --- deleting --------------------------------------------------------------------------------------------------
+    # --- methods that delete, truncate or replace segments ------------------------------------------------------------
 
     def remove_first(self, count: int) -> list[int]:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # other threads read it, so set it before the list
+        self.directory_dirty = True  # set this first, because other threads read it
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
@@ -333,8 +335,8 @@ class LocalLog:
             segment.close()
 
     def _number_of(self, offset: int) -> int:
-        """Return the index in the list of the segment whose range contains `offset`; 0 for offsets before the first
-        segment.
+        """Return the position, in the list of segments, of the segment whose range contains `offset`; 0 if `offset` is
+        before the first segment.
         """
         return max(bisect_right(self._bases, offset) - 1, 0)
 

@@ -1,5 +1,5 @@
-"""Checks that no two live brokers advertise the same address, because clients would ask one broker for partitions that
-the other leads.
+"""Checks that no two live brokers advertise the same address, because clients would ask one of these brokers for
+partitions that the other broker leads.
 
 A broker checks its addresses before it registers, and again after the registration. If two brokers register
 simultaneously, the second check of the later broker finds the earlier broker, because a session never reads a state

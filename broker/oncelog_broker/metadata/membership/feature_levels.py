@@ -21,8 +21,8 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
 """The lowest and highest level that this release supports. A new level is added when a release sends or writes data
-that the previous release would not understand. One release after a level was last used, the lowest supported level is
-raised above that level.
+that the previous release would not understand. A level is given up one release after the last release that used it: the
+lowest supported level is then raised above it.
 """
 CONSUMER_GROUPS: Final = 2
 """The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the
@@ -37,13 +37,13 @@ BEFORE_LEVELS: Final = (1, 1)
 
 
 class NoCommonLevel(Exception):
-    """This broker's release and the release of another broker in the cluster are incompatible; the message says what to
-    do.
+    """The release of this broker and the release of another broker in the cluster have no common level; the message
+    says what to do.
     """
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
-    """The feature levels that this release supports, for the registration of this broker."""
+    """Return the feature levels that this release supports, for the registration of this broker."""
     return {FEATURE: (LOWEST, HIGHEST)}
 
 

@@ -28,9 +28,10 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
-"""Seconds between attempts while the store is unavailable."""
+"""The number of seconds between two attempts while the store is unavailable."""
 DOUBT_TICK_SECONDS: Final = 0.05
-"""Seconds between checks whether the gate is open again (this broker may lead), because the gate sends no notification.
+"""Seconds between checks whether the gate is open again (this broker may lead). The checks are needed because the gate
+sends no notification.
 """
 
 T = TypeVar("T")
@@ -111,8 +112,8 @@ class ClusterMember:
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Wait up to `seconds` for `may_lead` to become True, and return its value. The wait is needed because on a
-        busy computer the lease may end for a moment.
+        """Wait up to `seconds` until `may_lead` is True; returns the last value of `may_lead`. The wait is needed
+        because on a busy computer the lease may end for a moment.
         """
         deadline = self._clock.monotonic() + seconds
         while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
@@ -140,8 +141,8 @@ class ClusterMember:
     def follow(self, way_back: Return) -> None:
         """Allow this broker to lead, after the broker has read the cluster, and watch the session from now on.
 
-        `way_back` is passed here and not to the constructor, because it needs the replicas, and these need the broker
-        epoch of the first registration.
+        `way_back` is passed here and not to the constructor, because `way_back` uses the replicas, which are created
+        with the broker epoch of the first registration.
         """
         self._is_current = True
         self._store.watch_session(partial(self._on_session, way_back))

@@ -35,18 +35,19 @@ has become `new`.
 """
 
 CheckStore = Callable[[], Awaitable[None]]
-"""Type of a check: raises if the store is not the store in which this broker is registered."""
+"""Type of a function that raises an error if the store is not the store in which this broker is registered."""
 
 
 async def _no_check() -> None:
-    """Accept any store, for brokers that need no check."""
+    """Accept any store; the default of `check_store`."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
-"""The watched roots; a notification that names a root means that anything below it may have changed."""
+"""The watched paths. A notification that names one of these paths means that any node below the path may have changed.
+"""
 AGAIN_SECONDS: Final = 1.0
-"""Seconds until nodes that could not be read, although the store was available, are read again; the delay doubles with
-each failure.
+"""If nodes could not be read although the store was available, they are read again after this number of seconds; the
+delay doubles with each failure.
 """
 MAX_AGAIN_SECONDS: Final = 60.0
 
@@ -74,7 +75,7 @@ class _Stale:
         if topic is not None and topic.partition is not None:
             self.partitions.add(PartitionKey(topic.topic, topic.partition))
         elif topic is not None:
-            if path == paths.topic(topic.topic):  # no topic or state: a node between topic and states is empty
+            if path == paths.topic(topic.topic):  # skip the empty nodes between a topic and its states
                 self.topics.add(topic.topic)
         elif parent == paths.BROKER_IDS and name.isdecimal():
             self.brokers.add(int(name))
@@ -178,7 +179,7 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Return the current cluster image if `shows(image)` is True, else the first later image for which it is. All
+        """Return the first cluster image for which `shows(image)` is True, beginning with the current image. All
         subscribers have been called with the returned image.
 
         The call waits forever if such a cluster image never appears (for example because another broker may have undone

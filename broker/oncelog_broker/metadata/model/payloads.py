@@ -63,8 +63,8 @@ class BrokerRegistration:
 class Incarnation:
     """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the last
     registration before which the broker's logs may have lost records. Each registration copies this value from the
-    previous registration. Otherwise, a broker that registers twice before the controller reads the node would seem to
-    have lost no records.
+    previous registration. Without this copy, a broker that registers twice before the controller reads the node would
+    seem to have lost no records.
     """
 
     is_log_tail_kept: bool = True
@@ -140,8 +140,8 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     leader_recovery_state: int = 0
-    """The value (leader recovery state) is 1 from an unclean election until the leader reports that its log is
-    recovered (KIP-704); otherwise 0, which is not written.
+    """The leader recovery state (KIP-704): 1 from an unclean election until the leader reports that its log is
+    recovered, 0 otherwise. The value 0 is not written to the node.
     """
 
 
@@ -163,8 +163,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode the registration of a broker. The fields host and port, for readers older than version 2, are those of the
-    first PLAINTEXT endpoint; without such an endpoint they are null and -1.
+    """Encode the registration of a broker. For readers of versions before 2, the fields host and port have the values
+    of the first PLAINTEXT endpoint; without such an endpoint they are null and -1.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
@@ -453,7 +453,7 @@ def _broker_ids(value: object, name: str, path: str) -> tuple[int, ...]:
 
 
 def _decimal(text: str, name: str, path: str) -> int:
-    """Parse a non-negative decimal number of at most 19 digits, as an int64 has."""
+    """Parse a non-negative decimal number of at most 19 digits, the maximum for an int64."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise MalformedPayload(path, f"{name} must be a decimal number, not {text!r:.40}")
     return int(text)

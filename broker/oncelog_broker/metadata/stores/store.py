@@ -39,7 +39,7 @@ MAX_REQUEST_BYTES = 900_000
 MiB
 (jute.maxbuffer)."""
 OVERHEAD_BYTES = 80
-"""Bytes of one operation of a multi, with its ACL, in addition to path and data."""
+"""The maximum number of bytes that an operation of a multi needs, with its ACL, in addition to its path and data."""
 
 
 class MetadataError(Exception):
@@ -216,7 +216,7 @@ class MetadataStore(Protocol):
 
     @property
     def session_timeout(self) -> float:
-        """Seconds for which a session may outlive its process."""
+        """The session timeout: the number of seconds for which a session may continue after its process has ended."""
 
     async def end_session(self, key: SessionKey) -> None:
         """End a session of another process and remove its ephemeral nodes; does nothing if that session has already
@@ -308,7 +308,7 @@ def check_operation(operation: Operation) -> None:
 
 
 def size_of(operation: Operation) -> int:
-    """Bytes that an operation contributes to a write, at most: path, data, and overhead."""
+    """Return the bytes that an operation contributes to a write, at most: path, data, and overhead."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES
 
@@ -326,7 +326,7 @@ def parent_of(path: str) -> str:
 
 
 def ancestors_of(path: str) -> list[str]:
-    """The paths of all ancestors of a node, the root first."""
+    """Return the paths of all ancestors of a node, the root first."""
     ancestors = [parent_of(path)]
     while ancestors[-1] != "/":
         ancestors.append(parent_of(ancestors[-1]))

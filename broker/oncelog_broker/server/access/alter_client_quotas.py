@@ -42,8 +42,8 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        # Limit on the parts of an entity that are read: one part more than there are entity types. With this many
-        # parts, an entity repeats a type or has an unknown type.
+        # Read only as many parts of an entity as there are entity types, and one more. An entity with this many parts
+        # is refused anyway, because it repeats a type or has an unknown type.
         named_parts = entry.entity[: len(TYPES) + 1]
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]

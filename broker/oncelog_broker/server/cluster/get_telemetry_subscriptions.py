@@ -58,7 +58,9 @@ def _subscribed(
 
 
 def instance_of(id_: bytes, context: ClusterContext) -> Steps[ClientInstance]:
-    """Return the record of this client for client metrics. The client is forgotten when this connection ends."""
+    """Return the object with this broker's knowledge of the client's metrics. The object is dropped when this
+    connection ends.
+    """
     connection, instances = context.connection, context.services.telemetry.instances
     attributes = ClientAttributes(
         uuid_to_string(id_),

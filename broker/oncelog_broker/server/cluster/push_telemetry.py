@@ -42,7 +42,7 @@ def _pushed(request: PushTelemetryRequest, context: ClusterContext) -> Steps[Pus
 
 
 def _take(request: PushTelemetryRequest, context: ClusterContext) -> Steps[None]:
-    """Raises KafkaError with the errors of PushTelemetry."""
+    """Check and store the metrics of one push. Raises KafkaError with the error code for the response."""
     if request.client_instance_id in RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client instance id is reserved")
     services = context.services

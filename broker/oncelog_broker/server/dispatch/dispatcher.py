@@ -43,13 +43,13 @@ logger = logging.getLogger(__name__)
 RESPONSE_PREFIX: Final = Struct(">ii")
 """The start of a response: the number of bytes that follow, and the correlation id."""
 JOINED_BYTES: Final = 256 * 1024
-"""Bytes up to which a response is joined into one piece; a larger response, which is encoded in slices, is written in
-the pieces that the slices produced.
+"""A response of up to this many bytes is joined into one byte string. A larger response is encoded in slices, and the
+bytes of each slice are written separately.
 """
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 WARNED_HOSTS: Final = 100
-"""Limit on the hosts for which a warning is logged, once per host, when a request exceeds a limit; without the warning
-nobody would learn why the connection was closed.
+"""The broker logs a warning when a request exceeds a limit, because the client does not learn why its connection was
+closed. The warning is logged once per host, and for at most this many hosts.
 """
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
@@ -141,7 +141,7 @@ class Dispatcher:
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
-        """The number of requests so far, by API and version."""
+        """Return the number of requests so far, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
@@ -168,7 +168,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # fast, because the module of this handler is already imported
+        run_steps(route.make())  # this is fast, because the handler's module is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -203,7 +203,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # a task, so that a disconnect also cancels the encoding
+                    slot.waits_for = late  # a disconnect must cancel the encoding, too
                     late.add_done_callback(responded)
                 else:
                     finish()
@@ -224,7 +224,9 @@ class Dispatcher:
         answer.add_done_callback(came)
 
     def failed(self, error: BaseException, context: AnyContext) -> None:
-        """See `UsualWay`. A malformed request is not an error of the broker; it closes the connection as well."""
+        """See `UsualWay`. A malformed request also closes the connection, but is not logged as an error of the
+        broker.
+        """
         connection, name = context.connection, ApiKey(context.api_key).name
         if isinstance(error, MalformedMessage):
             if isinstance(error, TooManyElements):
@@ -260,8 +262,8 @@ class Dispatcher:
 def _serve_in_slices(
     decoding: Steps[Any], route: Route, throttling: Throttling | None, context: AnyContext
 ) -> Answer[Any]:
-    """Serve a request of very many elements, or the first request of its API and version, whose decoding takes several
-    slices.
+    """Serve a request whose decoding takes several slices: a request of very many elements, or the first request of its
+    API and version.
     """
     request = context.in_slices(decoding)
     context.is_unread = isinstance(request, asyncio.Future)

@@ -67,18 +67,18 @@ class MeteredContext(AnyContext):
         self.is_settled = False
         """Whether the response was sent; later usage counts toward the next request."""
         self.spent = 0.0
-        """Seconds of processor time that are not yet counted against the quota."""
+        """The seconds of processor time that were used, but are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
         """The processor time, in seconds, at which the present piece of work began; negative if no work is running, or
         if the time of the running work is not counted.
         """
 
-    # --- measuring processor time
+    # --- methods that measure processor time --------------------------------------------------------------------------
 
     def begins_late(self) -> bool:
-        """Whether the request was decoded in slices, so that the measured work begins only now; `handled` ends this
-        work.
+        """Begin the measurement now if the request was decoded in slices, and return whether it was; `handled` ends the
+        measurement.
         """
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
@@ -103,7 +103,7 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """Run the same work and count each step's processor time, except steps inside work that is already being
+        """Run `work`, and count the processor time of each step, except steps inside work whose time is already being
         counted.
         """
         processor = self.services.clock.processor
@@ -118,8 +118,8 @@ class MeteredContext(AnyContext):
                     result: R = finished.value
                     return result
                 finally:
-                    # drop the references, because an error that is raised later keeps this frame alive, and with it
-                    # these values
+                    # Drop the references to these values: an error that is raised later keeps this stack frame alive,
+                    # and the frame would keep the values alive.
                     value = error = None
                     if began >= 0:
                         self._spend(processor() - began)
@@ -127,7 +127,7 @@ class MeteredContext(AnyContext):
                     value = yield given
                 except GeneratorExit:
                     raise
-                except BaseException as thrown:  # no measurement here, because the work itself handles its cancellation
+                except BaseException as thrown:  # the work itself handles its cancellation
                     error = thrown
         finally:
             work.close()
@@ -145,7 +145,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- other limits of the client
+    # --- methods for the other limits of the client -------------------------------------------------------------------
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

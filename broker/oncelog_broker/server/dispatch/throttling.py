@@ -1,4 +1,4 @@
-"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599): the only module that does so.
+"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599). No other module enforces quotas.
 
 A client that has exceeded its quota gets its response immediately, with the time to wait (`throttle_time_ms`), and the
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
@@ -74,7 +74,7 @@ class Throttling:
     """Enforces the client quotas of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
-        """`is_observed`: usage is also recorded for metrics."""
+        """If `is_observed` is True, usage is also recorded for metrics."""
         self._clock = clock
         self._quotas: Quotas = {}
         self._has_quotas = False
@@ -173,7 +173,7 @@ class Throttling:
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # charges nothing: the request waits for earlier usage
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # 0.0, because the request only waits for earlier usage
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
@@ -204,8 +204,8 @@ class Throttling:
     # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
-        """Return the client's quotas if they were looked up already; None means that the request must be served with
-        its handler (the usual way), which looks the quotas up.
+        """Return the client's quotas if they were looked up before; otherwise None. None means that the request must be
+        served by its handler (the usual way); the quotas are then looked up.
         """
         gate, limits = connection.gate, connection.client_limits
         if (
@@ -231,8 +231,8 @@ class Throttling:
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
-        """Record usage; returns the seconds that the client must then wait. `in_full`: charge the entire amount, even
-        to a bucket that several clients share and whose debt is otherwise bounded.
+        """Record usage; returns the seconds that the client must then wait. If `in_full` is True, the entire amount is
+        charged, even to a bucket that several clients share; without `in_full`, the debt of such a bucket is bounded.
         """
         now = self._clock.monotonic()
         if self.observed is not None:
@@ -256,7 +256,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # too long to be named by a quota
+            name = hashlib.sha256(name.encode()).hexdigest()  # a quota cannot name such a long client id
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -272,7 +272,7 @@ class Throttling:
             {},
         )
 
-    # --- the response
+    # --- methods that add the throttle time to the response -----------------------------------------------------------
 
     def _settled(self, response: Any, context: MeteredContext) -> Any:
         """Set the throttle time in the response, and let the connection wait from now on. A response of None means that
@@ -337,7 +337,7 @@ class Throttling:
 
 
 def _of_processor(limit: Limit) -> Limit:
-    """Convert a limit in percent to seconds of processor time per second."""
+    """Convert a limit in percent to a limit in seconds of processor time per second."""
     return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # the result may be too small for a float
 
 

@@ -168,9 +168,10 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
 def _all_topics(
     group: GroupRequest, require_stable: bool, context: GroupContext
 ) -> Answer[list[TopicRequest] | KafkaError]:
-    """Return the partitions for which the group has offsets; with `require_stable` also partitions that have no offset
-    yet but a pending offset of an open transaction. Without these partitions in the response, the client would assume
-    that no offset will come (S37). Skip a deleted topic, which cannot be reported to a client that uses topic ids.
+    """Return the partitions for which the group has offsets. With `require_stable`, the result also has the partitions
+    without an offset for which an open transaction has a pending offset. Without these partitions in the response, the
+    client would assume that no offset will come (S37). Skip a deleted topic, which cannot be reported to a client that
+    uses topic ids.
     """
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image

@@ -1,10 +1,9 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-The session code does no I/O. It turns a request into a plan of the partitions to read, in slices of work, because a
-request may have tens of thousands of partitions. For each partition, a session remembers the client's last fetch
-position and the
-values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
-noticed.
+The session code does no I/O. The code turns a request into a plan of the partitions to read. This work is done in
+slices, because a request may have tens of thousands of partitions. For each partition, a session remembers the client's
+last fetch position and the values last sent to the client. The epoch counts the requests of a session, so that a lost
+or repeated request is noticed.
 
     session id  epoch   meaning
     0           -1      no session: full request and full response
@@ -47,14 +46,16 @@ INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session, equal to the number of partitions for which a broker is designed."""
+"""The maximum number of partitions in one session. It equals the number of partitions for which a broker is
+designed.
+"""
 MAX_CACHED_PARTITIONS: Final = 100_000
-"""Limit on the partitions of all sessions together; each partition takes some 500 bytes."""
+"""The maximum number of partitions in all sessions together; each partition takes some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
-"""Number of partitions that one slice handles, which takes some 0.1 ms."""
+"""The number of partitions that one slice handles; a slice then takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
-"""Seconds without a request after which a session may be evicted in favour of a new one
-(min.incremental.fetch.session.eviction.ms).
+"""A session that gets no request for this number of seconds may be evicted to make room for a new session (Kafka's
+min.incremental.fetch.session.eviction.ms).
 """
 
 
@@ -90,9 +91,11 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Store these values as the last sent ones; returns whether they differ, so that the client must get them."""
+        """Store these values as the values last sent to the client. Returns whether they differ from the values before,
+        in which case the client must get them.
+        """
         if answer.error_code:
-            self.high_watermark = -1  # invalid values, so that the next values always count as new
+            self.high_watermark = -1  # an invalid value, so that the next value counts as changed
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
@@ -166,7 +169,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """Return the response, for more than PARTITIONS_PER_STEP partitions, in slices of work."""
+        """Return the response in slices of work, for a request with more than PARTITIONS_PER_STEP partitions."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP
@@ -198,7 +201,7 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # the next response begins with the other partitions
+            session.partitions.move_to_end(key)  # so that the next response begins with the other partitions
         return is_news or not self._incremental
 
 
@@ -331,8 +334,8 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Return whether the changed `session` is within the limits of the cache, if necessary after evicting idle
-        sessions.
+        """Evict idle sessions while all sessions together have too many partitions. Returns whether the changed
+        `session` and the cache are within their limits afterwards.
         """
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False

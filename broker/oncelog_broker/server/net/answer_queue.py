@@ -25,19 +25,19 @@ from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORT
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
-"""Limit on the responses of one connection that wait for their result or behind earlier responses. At this limit no
-further request is handled.
+"""The maximum number of responses of one connection that wait for their result, or for earlier responses. At this limit
+no further request is handled.
 """
 ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
-"""Minimum size in bytes of a response part that is written without copying; smaller parts are joined first."""
+"""A part of a response with at least this many bytes is written without copying; smaller parts are joined first."""
 
 
 class Slot:
     """The position of one response in the queue. The slot `is_ready` when its `parts` (the bytes of the response) are
     complete; `parts` may be empty (acks=0).
 
-    `is_unread`: the request is still being decoded and has had no effect yet.
+    `is_unread` is True while the request is being decoded; it has had no effect yet.
     """
 
     __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
@@ -87,14 +87,16 @@ class AnswerQueue:
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""
         self._heap_bytes = 0
-        """Heap bytes written since the transport was last empty; slices of mapped files do not count."""
+        """The number of bytes on the heap that were written since the transport was last empty; slices of mapped files
+        do not count.
+        """
         self._written = 0
         self._transport: asyncio.Transport | None = None
         self._write_buffer = WriteBuffer(scheduler)
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
-        """Heap bytes of ready responses that wait for earlier responses."""
+        """The number of bytes on the heap of ready responses that wait for earlier responses."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
@@ -131,7 +133,7 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
-                slot.waits_for = None  # drop the future, because an error of the future may refer to the slot
+                slot.waits_for = None  # drop the future, because its error may refer to the slot: a reference cycle
         self.memory.owe(0)
 
     @property
@@ -163,7 +165,7 @@ class AnswerQueue:
 
     def _weigh(self) -> None:
         if not (self._ready_bytes or self._stalled_since or self._write_buffer.waiting_bytes or self.memory.held):
-            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: the client has all written bytes
+            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: no bytes wait for the client
                 self._lifecycle.holds &= ~ANSWERS_FULL
             else:
                 self._lifecycle.holds |= ANSWERS_FULL
@@ -180,7 +182,7 @@ class AnswerQueue:
         else:
             self._lifecycle.holds |= ANSWERS_FULL
 
-    # --- answers
+    # --- methods that queue and send responses ------------------------------------------------------------------------
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send a response, whose first bytes are its size and header; without a `slot`, it is the response to the
@@ -211,7 +213,7 @@ class AnswerQueue:
         of the queue are sent.
         """
         if self._is_closed:
-            return  # not counted, because the connection has ended, so these bytes would never be subtracted
+            return  # do not count these bytes: the connection has ended, so they would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -231,7 +233,9 @@ class AnswerQueue:
             self._write(outgoing)
 
     def make_ready(self, slots: list[Slot]) -> None:
-        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
+        """Note that the responses of `slots` are complete. The responses are sent by the next call of `finish`, which
+        must follow.
+        """
         if self._is_closed:
             return
         for slot in slots:
@@ -257,7 +261,7 @@ class AnswerQueue:
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
         is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # the usual case: only one small response
+        if is_small and not is_leaving:  # the usual case: one small response
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
@@ -273,7 +277,7 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- detecting clients that do not read their responses
+    # --- methods that detect clients that do not read their responses -------------------------------------------------
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end

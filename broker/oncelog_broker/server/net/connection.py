@@ -51,15 +51,14 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
-"""Seconds that a connection without memory for a large frame waits before it requests memory again."""
+"""If a connection gets no memory for a large frame, it requests memory again after this number of seconds."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""Seconds that each request may still take after its client has disconnected. After this time the request is abandoned,
-together with the
-requests behind it.
+"""The number of seconds that each request may still take after its client has disconnected. After this time the request
+is abandoned, together with the requests behind it.
 """
 REST_SECONDS: Final = 1.0
-"""Seconds without a request after which a connection frees its receive buffer."""
+"""A connection that gets no request for this number of seconds frees its receive buffer."""
 
 
 class PutOff(Exception):
@@ -73,8 +72,8 @@ class PutOff(Exception):
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` does not include the size field. Raises MalformedMessage for a request that cannot be
-    answered, and PutOff for a request that the caller must pass to the dispatcher again later.
+    """Type of a function that serves one request; `frame` does not include the size field. Raises MalformedMessage for
+    a request that cannot be answered, and PutOff for a request that the caller must pass to the dispatcher again later.
     """
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
@@ -187,7 +186,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks that are called when the connection ends; the key names the owner of the callback."""
 
-    # --- callbacks from the transport
+    # --- methods that the transport calls -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -297,7 +296,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self._go_on()
 
-    # --- handling received frames
+    # --- methods that handle received frames --------------------------------------------------------------------------
 
     def _handle_frames(self) -> None:
         """Handle complete frames in the buffer until a hold (a reason to wait) is set or the loop budget is spent.
@@ -309,7 +308,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._make_room()
         except PutOff as error:
             self.throttle(error.seconds)
-            if self._received.is_full:  # the frame waits in the buffer; no bytes are copied
+            if self._received.is_full:  # the frame stays in the buffer, so there is no room for more bytes
                 self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
@@ -403,7 +402,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Make room for the next read, or pause reading: further bytes stay in the client's socket."""
         if self._lifecycle.state is State.LAST_REQUEST:
-            self._received.give_up()  # no request is handled after the last request
+            self._received.give_up()  # free the buffer: no further request is handled
             return
         if self._lifecycle.state is not State.OPEN:
             return
@@ -477,7 +476,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- sending responses
+    # --- methods that send responses ----------------------------------------------------------------------------------
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
@@ -509,7 +508,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if `is_long_poll`, which means that it waits for other clients. With `reads_frame` the frame's bytes stay
         unchanged until the response is
         sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
-        `is_unread`: the request is still being decoded, and is not cancelled before `begins`.
+        If `is_unread` is True, the request is still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -567,7 +566,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self.close("the broker stops")
 
-    # --- closing the connection
+    # --- methods that close the connection ----------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
         """Abort the connection and log why. After this call, the connection handles no further request."""

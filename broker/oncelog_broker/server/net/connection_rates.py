@@ -33,8 +33,8 @@ from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
-"""Limit on the connections that are kept open for the delay before they are closed; beyond this limit, connections are
-closed immediately.
+"""The maximum number of connections that are kept open for the delay. Beyond this number, connections that exceed the
+rate are closed immediately.
 """
 
 

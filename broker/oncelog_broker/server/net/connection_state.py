@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.LAST_REQUEST: {
         Event.LAST_REQUEST_TAKEN: State.LAST_REQUEST,
-        Event.CLIENT_LEFT: State.LAST_REQUEST,  # no request after the last request is handled
+        Event.CLIENT_LEFT: State.LAST_REQUEST,  # no further request is handled anyway
         Event.ALL_DONE: State.DRAINING,
         Event.CLOSED: State.DRAINING,
         Event.LOST: State.ENDED,

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
-"""Seconds for each login: the first login counts from the start of the connection, a later login (KIP-368) from its
-handshake. Kafka has no limit on the duration of a login.
+"""The number of seconds that each login may take. The time of the first login starts with the connection, the time of a
+later login (KIP-368) with its handshake. Kafka has no limit on the duration of a login.
 """
 
 

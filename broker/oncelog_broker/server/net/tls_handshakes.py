@@ -26,11 +26,11 @@ MAX_AT_ONCE: Final = 256
 LEFT_SECONDS: Final = 0.5
 """Seconds after which an unfinished handshake may be aborted so that another handshake can start."""
 HOSTS_LOOKED_AT: Final = 8
-"""Limit on the waiting addresses that one search visits, to find an address with fewer running handshakes than the
-address that has the most.
+"""The maximum number of waiting addresses that one search visits. The search looks for an address with fewer running
+handshakes than the address that has the most.
 """
 HANDSHAKE_SECONDS: Final = 10.0
-"""Limit in seconds from the start of the connection to the end of its handshake."""
+"""The maximum number of seconds from the start of a connection to the end of its handshake."""
 
 
 class Handshake(Protocol):

@@ -17,11 +17,12 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
-"""Bytes of one write, which takes half a millisecond of copying, or two milliseconds if pages must be mapped. A
-consumer's default of 1 MB per partition, with its framing, fits into one write."""
+"""The maximum number of bytes of one write. Copying this many bytes takes half a millisecond, or two milliseconds if
+pages must be mapped. A consumer's default of 1 MB per partition, with its framing, fits into one write.
+"""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
-"""Bytes of one write for a transport that encrypts into its own memory."""
+"""The maximum number of bytes of one write for a transport that encrypts the bytes into its own memory."""
 
 
 class WriteBuffer:
@@ -47,7 +48,7 @@ class WriteBuffer:
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
-        """Bytes that were not yet passed to the transport."""
+        """The number of bytes that were not yet passed to the transport."""
         self._is_stalled = False
         self.portion_bytes = PORTION_BYTES
         self.is_scheduled = False

@@ -31,7 +31,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
 """First version in which a follower sends its broker epoch (KIP-903)."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""Limit in seconds on the wait, whatever max_wait_ms a client sends."""
+"""The maximum number of seconds that a Fetch waits, even if its max_wait_ms is larger."""
 
 
 class Follower(NamedTuple):
@@ -56,7 +56,7 @@ def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
     """Read the partitions of `plan` and return the response; if a follower sent the request, the caller has already
-    recorded its position. All other fields come from `request`.
+    recorded its position. The limits on bytes and time come from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)
@@ -85,10 +85,9 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
 def delayed_fetch_of(
     follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
 ) -> DelayedFetch:
-    """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; the delayed fetch ends
-    early if the follower must get other changes (`has_news`), or if other requests wait for this follower. The caller
-    sets the deadline
-    of the delayed fetch.
+    """Return the delayed fetch of a follower. It waits in the purgatories of its partitions, and ends early if the
+    follower must get other changes (`has_news`), or if other requests wait for this follower. The caller sets the
+    deadline of the delayed fetch.
     """
 
     def hurry(waiting: DelayedFetch) -> None:

@@ -59,8 +59,8 @@ class FetchRead(ABC):
         self.is_urgent = False
         """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting fetch does not
-        wait for records of throttled partitions.
+        """The number of seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting
+        fetch does not wait for records of throttled partitions.
         """
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
@@ -77,7 +77,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether a partition that was read without an error has, since the read, changes for the client or
+        """Return whether, since the read, a partition that was read without an error has got changes for the client, or
         another leader. Such changes are possible only if other work ran since the read.
         """
 
@@ -110,7 +110,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _find(self, wanted: Wanted) -> Partition:
-        """Raises KafkaError."""
+        """Return the partition to read. Raises KafkaError if the reader may not read the partition at this broker."""
 
     @abstractmethod
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
@@ -120,7 +120,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
-        """Raises KafkaError."""
+        """Return the records from `offset` on, as far as this kind of reader may read. Raises KafkaError."""
 
     @abstractmethod
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
@@ -188,7 +188,9 @@ class ConsumerRead(FetchRead):
             return partition
 
     def _check_may_read(self, name: str, topic_id: bytes) -> None:
-        """Raises KafkaError, unless the topic is unknown: the client must not learn whether the topic exists."""
+        """Raises KafkaError if the client may not read the topic. An unknown topic id raises no error here, because the
+        search for the partition reports it.
+        """
         if self._by_id:
             topic = self._context.services.image.topic_by_id(topic_id)
             name = "" if topic is None else topic.name
@@ -291,7 +293,8 @@ class ReplicaRead(FetchRead):
 
     def _divergence(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         """Return None if the follower may read from its offset; otherwise the point where the follower's log diverged
-        from this one. Raises KafkaError."""
+        from this broker's log. Raises KafkaError.
+        """
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)
         divergence = partition.check_follower(self._broker_id, position)
         if divergence is None and self._notes:

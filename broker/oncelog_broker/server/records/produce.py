@@ -71,7 +71,7 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
-"""Number of a request's partitions whose leaders are looked up in one slice, which takes some tens of microseconds."""
+"""The number of partitions whose leaders are looked up in one slice; a slice then takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Error codes of the log or the coordinator that mean that a newer producer has fenced this producer's epoch."""
 RETRIABLE: Final = frozenset(
@@ -187,7 +187,7 @@ class _Produce:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
                     led.append(leader(topic, data.index, context))
-                except KafkaError:  # no error here, because `_append` reports this error
+                except KafkaError:  # `_append` will raise and report this error again
                     led.append(None)
                 if len(led) % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -201,7 +201,7 @@ class _Produce:
         partitions = dict.fromkeys(filter(None, led))
         return self._verification.ask(context.services, transactional_id, producer, partitions, registers=registers)
 
-    # --- appending
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append_one(self, topic: TopicData, data: PartitionData) -> Answer[None]:
         """Append the only batch of the request."""
@@ -401,7 +401,7 @@ class _Produce:
                 for place, message in error.records
             ]
 
-    # --- answering
+    # --- methods that build the response ------------------------------------------------------------------------------
 
     @property
     def is_replicated(self) -> bool:

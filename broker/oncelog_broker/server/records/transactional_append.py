@@ -106,9 +106,9 @@ def append_in_transaction(
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
     """Append a batch if the partition is in the open transaction; under transactions V2 the partition is added to the
-    transaction (T7). `verification`: the verdicts for the entire request, or None. If the log requires a check of each
-    record, the caller has already made the check; the check is repeated if the log's settings have changed when the
-    coordinator responds. Some errors are raised as KafkaError instead of being returned.
+    transaction (T7). `verification` has the coordinator's verdicts for the entire request, or is None. If the log
+    requires a check of each record, the caller has already made the check; the check is repeated if the log's settings
+    have changed when the coordinator responds. Some errors are raised as KafkaError instead of being returned.
     """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0

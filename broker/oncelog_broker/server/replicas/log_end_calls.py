@@ -36,8 +36,8 @@ class LogEndCalls:
         """
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Send the requests that wait, and send later requests immediately: from now on this broker can query `peers`
-        for their logs and `replicas` for its own.
+        """Send the requests that wait, and send later requests immediately. From now on, `peers` sends the requests to
+        other brokers, and `replicas` has the logs of this broker.
         """
         self._asked.set_result((peers, replicas))
 
@@ -56,7 +56,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # an older release, or no trust in this broker: no log ends
+                return dict.fromkeys(keys, UNKNOWN)  # an older release, or a broker that does not trust this one
             ends.update(_ends(response))
         return ends
 

@@ -19,7 +19,7 @@ from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
 NAMES_PER_STEP: Final = 2000
-"""Number of names that are processed in one slice; a name that is a pair (such as topic and partition) takes half a
+"""The number of names that are processed in one slice. A name that is a pair (such as topic and partition) takes half a
 microsecond.
 """
 

@@ -1,5 +1,5 @@
-"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client turns to the leader immediately,
-without a Metadata request and its back-off.
+"""Adds leader hints to errors such as NOT_LEADER_OR_FOLLOWER (KIP-951). With a hint, the client sends its next request
+to the leader immediately, without a back-off and a Metadata request.
 
 A broker stops leading a partition when its cluster image has the new leader, so the broker can name the new leader. A
 broker does not name itself while its session may have expired, or before its log is open, because the client would
@@ -24,8 +24,8 @@ the id alone is enough for a client that knows the endpoints from its metadata, 
 highest version is 12.
 """
 MAX_HINTS: Final = 1000
-"""Limit on the hints in one response, so that building them is quick; for more partitions, the client requests the
-metadata.
+"""The maximum number of leader hints in one response, so that building them is quick. For further partitions, the
+client requests the metadata.
 """
 
 

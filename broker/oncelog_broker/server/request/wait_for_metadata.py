@@ -12,7 +12,7 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""Upper limit of the wait in seconds, whatever timeout a request has."""
+"""The maximum number of seconds that a request waits for metadata, even if its timeout is longer."""
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:

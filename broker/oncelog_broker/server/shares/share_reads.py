@@ -27,11 +27,10 @@ from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 
 MAX_BATCHES: Final = 1_000
-"""Limit on the batches of one partition whose headers one pass reads; reading this many takes one or two milliseconds.
-"""
+"""The maximum number of batches of one partition whose headers one pass reads; this takes one or two milliseconds."""
 MAX_EMPTY_READS: Final = 4
-"""Limit on a pass's reads of one partition that yield no deliverable records: only markers, and records of aborted
-transactions.
+"""The maximum number of reads of one partition in one pass, if the reads find no deliverable records, but only markers
+and records of aborted transactions.
 """
 NO_RECORDS: Final = memoryview(b"")
 
@@ -188,7 +187,7 @@ class ShareRead:
         """
         sessions = self._context.services.share_partitions.sessions
         for _ in range(MAX_EMPTY_READS):
-            if not sessions.is_open(self._session):  # released, because the member will get no response
+            if not sessions.is_open(self._session):  # the session has ended, so the member will get no response
                 return 0
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))

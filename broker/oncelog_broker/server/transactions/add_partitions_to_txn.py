@@ -138,7 +138,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
 
 
 def _result(transaction: Transaction, answer: ErrorCode | CodeOf, context: TransactionContext) -> Steps[Result]:
-    """`answer`: one code for all partitions, or a function of the partition."""
+    """`answer` is one error code for all partitions, or a function that returns the error code of a partition."""
     topics = []
     code = code_for(context.api_key, context.version, answer) if isinstance(answer, ErrorCode) else ErrorCode.NONE
     for topic in transaction.topics:

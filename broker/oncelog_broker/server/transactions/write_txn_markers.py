@@ -30,7 +30,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 COMMIT_SECONDS: Final = 5.0
-"""Limit in seconds on the wait until the in-sync replicas have the written markers."""
+"""The maximum number of seconds to wait until the in-sync replicas have the written markers."""
 
 
 def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answer[WriteTxnMarkersResponse]:

@@ -4,7 +4,7 @@ Members keep their previous partitions of the topics that they read. Each free p
 the fewest partitions among the members that read its topic. After the free partitions, the topics are balanced one by
 one. Partitions of a topic move from the reader with the most partitions to the reader with the fewest, until these two
 readers differ by at most one partition or no move is possible. Topics with many partitions per reader come first,
-because these topics determine how many partitions each reader gets. Source: Kafka's
+because these topics determine how many partitions each reader gets. Kafka's counterpart is
 UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this assignor may choose another
 reader than Kafka.
 """
@@ -44,7 +44,9 @@ class _Plan:
         self.loads[member] += 1
 
     def topics_in_order(self) -> list[bytes]:
-        """Topics in the order of assignment: most partitions per reader first, then fewest readers first."""
+        """Topics in the order of assignment: topics with more partitions per reader come first; of equals, the topic
+        with fewer readers comes first.
+        """
 
         def place(topic_id: bytes) -> tuple[float, int, bytes]:
             readers = len(self.readers[topic_id])

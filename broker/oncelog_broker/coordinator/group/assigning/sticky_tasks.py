@@ -1,8 +1,8 @@
 """The assignor `sticky` of streams groups: members keep their tasks as long as the numbers of tasks per member stay
 balanced.
 
-Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this assignor
-does not.
+Kafka 4.3's counterpart is StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this
+assignor does not.
 
 1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
    previous member if the limits allow it. A task that cannot stay goes to a member that has the task as a standby task
@@ -235,7 +235,7 @@ class _State:
         holder.give(task, holder.standby)
         self._total_quota.note(holder.count)
 
-    # --- both
+    # --- helpers for active tasks and standby tasks -------------------------------------------------------------------
 
     def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
         """Yield the tasks, ordered by partition."""

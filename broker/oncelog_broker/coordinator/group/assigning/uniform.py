@@ -64,7 +64,7 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
 
 
 def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
-    """The partitions that are in no member's previous target."""
+    """Return the partitions that are in no member's previous target."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partitions}
     for number, member in enumerate(spec.members, 1):
         for topic_id, partitions in member.target.items():

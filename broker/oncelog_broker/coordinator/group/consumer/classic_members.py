@@ -103,8 +103,8 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member as it was before this request, the id of the static member that it replaces, and the replaced static
-    member. The second and third value are None if no static member is replaced.
+    """Return the member as it was before this request, the id of the static member that it replaces, and the replaced
+    static member. The second and third value are None if no static member is replaced.
     """
     group = step.group
     if instance_id is None:
@@ -151,8 +151,9 @@ def _owned(step: ConsumerStep, subscription: ConsumerProtocolSubscription) -> Ow
 
 
 def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """The classic member with this id, whose epoch must be `generation`. Raises KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """Return the classic member with this id, whose epoch must be `generation`. Raises KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     if instance_id is None:
         member = known_member(step.group, member_id)
     else:
@@ -260,7 +261,7 @@ def leave(
 
 
 def _leaver(step: ConsumerStep, identity: LeaveGroupRequest.MemberIdentity) -> ConsumerMember:
-    """The group member that `identity` (member id or instance id) names. Raises KafkaError UNKNOWN_MEMBER_ID,
+    """Return the group member that `identity` (member id or instance id) names. Raises KafkaError UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID.
     """
     if identity.group_instance_id is None:

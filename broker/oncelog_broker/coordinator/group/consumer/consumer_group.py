@@ -117,7 +117,7 @@ class ConsumerGroup:
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = CONSUMER_PROTOCOL
     kind: Final = "consumer"
@@ -144,30 +144,32 @@ class ConsumerGroup:
         return owners is None or partition not in owners
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """The target of a member. A static member that returns with another member id gets the target of its old member
-        id."""
+        """Return the target of a member. A static member that returns with another member id gets the target of its old
+        member id.
+        """
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static_members.get(instance_id, ""))
         return NO_TARGET if target is None else target
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member reads. A regular expression that has not been matched yet adds no
-        topics."""
+        """Return the names of the topics that a member reads. A regular expression that has not been matched yet adds
+        no topics.
+        """
         resolved = self.regexes.get(member.regex) if member.regex else None
         if resolved is None or not resolved.topics:
             return member.topics
         return member.topics | resolved.topics if member.topics else resolved.topics
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics that members read."""
+        """Return the names of all topics that members read."""
         return self.topics_with(self.members)
 
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """The names of the topics that the given members read. `regexes` has the topics that each regular expression
-        matches. If `regexes` is None, the topics in the group's own field `regexes` are used.
+        """Return the names of the topics that the given members read. `regexes` has the topics that each regular
+        expression matches. If `regexes` is None, the topics in the group's own field `regexes` are used.
         """
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
@@ -196,7 +198,7 @@ class ConsumerGroup:
                 return True
         return False
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
         return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
@@ -206,7 +208,7 @@ class ConsumerGroup:
         return TargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete a member, in the order that Kafka's brokers expect."""
+        """Return the tombstones that delete a member, in the order that Kafka's brokers expect."""
         return [
             CurrentRecord(self.group_id, member_id, None),
             TargetRecord(self.group_id, member_id, None),
@@ -214,7 +216,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete the entire group, in the order that Kafka's brokers expect."""
+        """Return the tombstones that delete the entire group, in the order that Kafka's brokers expect."""
         records: list[ConsumerGroupRecord] = [CurrentRecord(self.group_id, member, None) for member in self.members]
         records += [TargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
         records.append(TargetEpochRecord(self.group_id, None))
@@ -274,7 +276,7 @@ class ConsumerGroup:
         """
         self._hold(-self.held_bytes)
 
-    # --- private helpers
+    # --- private helpers of `ConsumerGroup` ---------------------------------------------------------------------------
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)

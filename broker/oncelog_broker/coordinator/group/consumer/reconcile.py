@@ -15,8 +15,8 @@ is assigned only when it is free.
     UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
     fenced.
 
-Source: Kafka's CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state UNREVOKED does
-not get a higher epoch for this reason alone.
+Kafka's counterpart is CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state
+UNREVOKED does not get a higher epoch for this reason alone.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """The member after its next step towards the target: the member gives up partitions or gets free partitions.
-    `epoch`: the epoch of the member while it has partitions to give up."""
+    """Return the member after its next step towards the target: the member gives up partitions or gets free partitions.
+    `epoch`: the epoch of the member while it has partitions to give up.
+    """
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

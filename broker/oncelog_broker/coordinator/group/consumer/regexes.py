@@ -34,8 +34,9 @@ MayDescribe = Callable[[str], bool]
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression by a heartbeat. RESOLVED: the topics that the new pattern matches are
-    already known, or the member no longer has a pattern."""
+    """How a heartbeat changes the regular expression of its member. RESOLVED: the topics that the new pattern matches
+    are already known, or the member no longer has a pattern.
+    """
 
     NONE = 0
     CHANGED = 1

@@ -1,8 +1,8 @@
 """Compares a topology with the existing topics. The result has the number of tasks of each subtopology, the missing
 internal topics, and the reason why tasks cannot be assigned. Pure.
 
-Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics for which the application fixes a number of
-partitions must have the same number. In this broker, this rule applies only within one co-partition group.
+Kafka 4.3's counterpart is InternalTopicManager. In Kafka, all repartition topics for which the application fixes a
+number of partitions must have the same number. In this broker, this rule applies only within one co-partition group.
 
 The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
 repartition topic gets as many partitions as the topics with which it is co-partitioned. A repartition topic that is

@@ -1,6 +1,6 @@
 """The partitions that members serve to interactive queries at their endpoints. Pure.
 
-Source: Kafka 4.3's EndpointToPartitionsManager.
+Kafka 4.3's counterpart is EndpointToPartitionsManager.
 """
 
 from __future__ import annotations

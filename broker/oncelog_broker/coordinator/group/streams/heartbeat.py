@@ -4,8 +4,8 @@ has no I/O; only replayed records change durable state.
 A heartbeat that changes the group logs one batch of records, in this order: the member's metadata, the topology that
 the group's first member sent, the group epoch, the target assignment, the member's current assignment.
 
-Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the next
-heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
+Kafka 4.3's counterpart is GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the
+next heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
     return None
 
 
-# --- the member in a heartbeat
+# --- functions for the member in a heartbeat --------------------------------------------------------------------------
 
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
@@ -190,7 +190,7 @@ def _check_bytes(
         )
 
 
-# --- the group of the heartbeat
+# --- functions for the group of the heartbeat -------------------------------------------------------------------------
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:

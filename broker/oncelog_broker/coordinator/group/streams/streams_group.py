@@ -117,7 +117,7 @@ class StreamsGroup:
         self.endpoint_epoch = 0
         self.endpoints = EndpointPartitions()
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = STREAMS_PROTOCOL
     kind: Final = "streams"
@@ -136,8 +136,9 @@ class StreamsGroup:
         return StreamsGroupState.RECONCILING
 
     def topics(self) -> frozenset[str]:
-        """The names of the topics that members read. A group without members reads no topics, so that its offsets
-        expire."""
+        """Return the names of the topics that members read. A group without members reads no topics, so that its
+        offsets expire.
+        """
         return frozenset(self.topology.sources) if self.members and self.topology is not None else frozenset()
 
     def target_of(self, member_id: str) -> TaskSet:
@@ -163,7 +164,7 @@ class StreamsGroup:
                 return False
         return True
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(
         self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Configs
@@ -178,7 +179,7 @@ class StreamsGroup:
         return StreamsGroupEpochRecord(self.group_id, value)
 
     def next_epoch_record(self) -> StreamsGroupEpochRecord:
-        """The record that raises the group epoch and changes no other field."""
+        """Return the record that raises the group epoch and changes no other field."""
         return self.epoch_record(
             self.epoch + 1, self.metadata_hash, self.validated_topology_epoch, self.assignment_configs
         )
@@ -188,7 +189,7 @@ class StreamsGroup:
         return StreamsTargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[StreamsGroupRecord]:
-        """The tombstones that delete a member. Kafka's brokers expect the tombstones in this order."""
+        """Return the tombstones that delete a member. Kafka's brokers expect the tombstones in this order."""
         return [
             StreamsCurrentRecord(self.group_id, member_id, None),
             StreamsTargetRecord(self.group_id, member_id, None),
@@ -196,8 +197,9 @@ class StreamsGroup:
         ]
 
     def tombstones(self) -> list[StreamsGroupRecord]:
-        """The tombstones that delete the whole group, in an order that Kafka's brokers accept. The group epoch is last:
-        if only the first tombstones are logged, the group still exists and can be deleted again."""
+        """Return the tombstones that delete the whole group, in an order that Kafka's brokers accept. The group epoch
+        is last: if only the first tombstones are logged, the group still exists and can be deleted again.
+        """
         records: list[StreamsGroupRecord] = [
             StreamsCurrentRecord(self.group_id, member, None) for member in self.members
         ]
@@ -250,7 +252,7 @@ class StreamsGroup:
         """
         self._hold(-self.held_bytes)
 
-    # --- inside
+    # --- private helpers of `StreamsGroup` ----------------------------------------------------------------------------
 
     def _put(self, member: StreamsMember) -> None:
         before = self.members.get(member.member_id)

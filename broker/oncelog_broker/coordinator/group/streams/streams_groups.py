@@ -104,7 +104,7 @@ class StreamsGroups:
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
         """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, which keeps
@@ -124,7 +124,7 @@ class StreamsGroups:
             heartbeat.heartbeat(step, asked)
         return effects
 
-    # --- inside
+    # --- private helpers of `StreamsGroups` ---------------------------------------------------------------------------
 
     def _step(self, group: StreamsGroup, effects: Effects) -> StreamsStep:
         own = self._overrides_of(group.group_id)

@@ -62,7 +62,9 @@ class StoreServer:
         self._unwatch = store.watch("/", self._on_changed)
 
     async def connect(self) -> socket.socket:
-        """Return the worker's end of a new connection, which the caller gives to one process and then closes."""
+        """Return the worker's socket of a new connection. The caller passes the socket to one worker process, and then
+        closes its own copy.
+        """
         ours, theirs = socket.socketpair()
         try:
             await self.attach(ours)
@@ -87,7 +89,7 @@ class StoreServer:
     # --- methods that the connections call
 
     def session(self, key: SessionKey) -> WorkerConnection | None:
-        """The connection whose session has this key; None if there is no such session."""
+        """Return the connection whose session has this key; None if there is no such session."""
         for connection in self._connections:
             live = connection.key
             if (
@@ -191,7 +193,7 @@ class WorkerConnection:
         self._server.tell_changes()
         self.frames.send([number, self._store.last_zxid, "failed", *encode_error(error)])
 
-    # --- requests
+    # --- methods that handle the requests of the worker ---------------------------------------------------------------
 
     def _begin(self) -> list[object]:
         self.end()
@@ -223,7 +225,7 @@ class WorkerConnection:
         found = self._server.session(SessionKey(session_id, password.encode("latin-1")))
         return None if found is None else found.expire()
 
-    # --- ending a session whose process still has the connection
+    # --- methods that end a session whose process still has the connection --------------------------------------------
 
     def expire(self) -> asyncio.Future[Outcome] | None:
         """End the session, and notify the worker, which may begin another session. Returns the future of the write that

@@ -71,7 +71,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds before another session is tried, after the servers ended a session before it had begun, or refused a watch.
+"""If the servers have ended a session before it had begun, or have refused a watch, the store begins another session
+after this number of seconds.
 """
 
 _NOT_WATCHED: Final = None
@@ -172,10 +173,9 @@ class ZooKeeperStore:
         await self.sync()  # wait for this sync, after which reads of this store no longer return the session's nodes
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If the servers still have the session, this method takes the
+        """Whether the session has ended on the servers. If the servers still have the session, this method takes the
         session over and closes it. Call the method again to check whether the servers received the close. Raises
-        TimeoutError if the servers have not
-        answered by `until`, a time of the event loop.
+        TimeoutError if the servers have not answered by `until`, a time of the event loop.
         """
         taken = _Taken()
         session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
@@ -355,7 +355,7 @@ class ZooKeeperStore:
         elif path.startswith(self._chroot + "/"):
             self._watches.changed([path[len(self._chroot) :]])
 
-    # --- the session
+    # --- private methods for the session, its first request and its heartbeats ----------------------------------------
 
     def _begin_session(self) -> None:
         if not self._closed:
@@ -475,7 +475,7 @@ class ZooKeeperStore:
             self._state = state
             self._session_watches.tell(state)
 
-    # --- requests
+    # --- private methods that send requests ---------------------------------------------------------------------------
 
     def _multi(self, operations: Sequence[Operation]) -> Multi:
         is_protected = self._access.protects_nodes

@@ -36,8 +36,8 @@ class _Step(NamedTuple):
 
 
 class _Board:
-    """The member to which each partition is assigned at present. `owners` are the members that owned the partitions
-    before this assignment.
+    """The assignment while it is computed: `held` has the partitions of each member, `load` their number. `owners` has
+    the member that owned each partition before.
     """
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
