@@ -25,8 +25,8 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class Member:
-    """A member of a group of the classic protocol. `is_new` is True while the member has not been part of a generation;
-    such a member does not know its own id yet.
+    """A member of a group of the classic protocol. `is_new` is True until the member has been part of a generation;
+    until then the member sends no heartbeats.
     """
 
     __slots__ = (

@@ -20,8 +20,8 @@ class TimerKind:
     """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """Session timer: expires when a member has sent no heartbeat within its session timeout, or when a client has not
-    joined in time with the member id that the broker gave it.
+    """Session timer: expires when a member has sent no heartbeat within its session timeout. It also expires when a
+    client got a member id from the broker and has not joined with this id in time.
     """
     JOIN: Final = "join"
     """Join timer: expires at the end of the time during which members may rejoin."""

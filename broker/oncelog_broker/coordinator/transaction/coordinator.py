@@ -60,8 +60,8 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Settings field: whether a partition must be part of the transaction before records are appended to the
-        partition.
+        """Whether the coordinator must have a partition in the transaction before the transaction's records are
+        appended to the partition (`transaction.partition.verification.enable`).
         """
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000

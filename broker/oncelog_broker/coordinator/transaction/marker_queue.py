@@ -96,7 +96,7 @@ class WaitingMarker:
 
 
 class Outcome(Enum):
-    """The meaning of a response to a marker for the decision (commit or abort)."""
+    """What the response to one marker means for the decision (commit or abort) to which the marker belongs."""
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"

@@ -281,5 +281,6 @@ class TransactionMetadata(NamedTuple):
         )
 
     def check_expirable(self) -> None:
-        """Raises IllegalTransition if a tombstone must not be written in the present state."""
+        """Raises IllegalTransition if the transactional id is in a state in which it must not be removed (replaced by a
+        tombstone)."""
         check_transition(self.transactional_id, self.state, TransactionState.DEAD)

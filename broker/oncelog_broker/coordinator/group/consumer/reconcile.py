@@ -91,7 +91,8 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
     """Return the member after its next step towards the target: the member gives up partitions or gets free partitions.
-    `epoch`: the epoch of the member while it has partitions to give up.
+    `epoch`: the epoch of the returned member if it must give up partitions first. A member with nothing to give up gets
+    the epoch of the target.
     """
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
