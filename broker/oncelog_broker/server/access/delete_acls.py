@@ -53,7 +53,7 @@ async def _delete(request: DeleteAclsRequest, context: AccessContext) -> DeleteA
 
 
 async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict[ResourcePattern, list[Numbered]]:
-    """Return the resource patterns that the filters may match, each with the filters to compare its ACLs with."""
+    """Return the resource patterns that the filters may match, each with the filters that may match its ACLs."""
     pauses = context.services.slices.pauses()
     patterns: dict[ResourcePattern, list[Numbered]] = {}
     searching = []

@@ -1,4 +1,4 @@
-"""Decodes, handles and encodes requests of one API at one version."""
+"""A route has the decoder, the handler and the encoder for the requests of one API in one version."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """Return the context of a request that its handler serves (the usual way)."""
+        """Return the request context for code of the Produce handler that responds to this request."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -465,7 +465,7 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond, because the records may be acknowledged now, or because the request's timeout has passed."""
+        """Respond to the request: its records may be acknowledged now, or its timeout has passed."""
         connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
@@ -481,8 +481,8 @@ class _Appended:
                 self.note_answered(answered)
 
     def wait_for_replicas(self) -> None:
-        """Respond after a sync during which the partition got other replicas. These replicas may be in sync without the
-        records, so acks=all waits for them.
+        """Let a request whose records are synced to disk wait for in-sync replicas, then respond. During the sync, the
+        partition has got other replicas, and these may be in sync without having the records.
         """
         slot, known = self._slot, self._known
         if slot is None or slot.waits_for is None:
@@ -608,4 +608,4 @@ class _SyncedTogether:
 
 
 make_lane = ProduceLane
-"""The attribute that `served` loads: the constructor of the fast lane."""
+"""The constructor of the fast lane. `server/served.py` loads it by this name."""

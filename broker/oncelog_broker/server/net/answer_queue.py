@@ -117,8 +117,8 @@ class AnswerQueue:
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Cancel the responses that wait for other clients. If a request is still being decoded, its response is
-        cancelled later, when the request would start to wait for other clients.
+        """Cancel the responses that wait for actions of other clients, such as new records. If a request is still being
+        decoded, its response is cancelled later, when the request starts to wait for other clients.
         """
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
@@ -209,8 +209,8 @@ class AnswerQueue:
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """Note that the response of `slot` is complete, or will not come. After that, all ready responses at the front
-        of the queue are sent.
+        """Note that the response of `slot` is complete, or that the request gets no response. After that, all ready
+        responses at the front of the queue are sent.
         """
         if self._is_closed:
             return  # do not count these bytes: the connection has ended, so they would never be subtracted
@@ -317,7 +317,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """Return how many bytes of `parts` are on the heap, that is, are not slices of mapped files."""
+    """Return how many bytes of `pieces` are on the heap, that is, are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:

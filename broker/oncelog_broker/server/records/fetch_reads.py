@@ -43,7 +43,8 @@ aborted_transactions is null.
 
 
 class FetchRead(ABC):
-    """Reads each partition of a plan once; `answers` are in the plan's order, and are combined by `all_of`."""
+    """Reads each partition of a plan once (`all_of`). `answers` has the response for each partition, in the plan's
+    order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -77,8 +78,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether, since the read, a partition that was read without an error has got changes for the client, or
-        another leader. Such changes are possible only if other work ran since the read.
+        """Return whether the result of this pass is out of date: one of `partitions` has got changes for the client, or
+        another leader, since it was read. This is possible only if other work ran since then.
         """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:

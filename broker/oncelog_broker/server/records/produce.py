@@ -83,7 +83,8 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the producer soon retries the batch (`refused_batches`)."""
+"""Error codes after which the producer soon sends the batch again; `server/kept/refused_batches.py` remembers such
+batches."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -478,9 +479,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition, which this broker leads. Does not check whether this broker's session may have expired (the
-    gate is shut), because `Partition.append` checks this. Also raises KafkaError for an internal topic, which clients
-    may not write to, whichever broker leads it.
+    """Return the partition, which this broker leads. Does not check whether this broker's session with the metadata
+    store may have expired, because `Partition.append` checks this. Also raises KafkaError for an internal topic, which
+    clients may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:

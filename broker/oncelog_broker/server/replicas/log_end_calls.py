@@ -23,8 +23,9 @@ PARTITIONS_PER_REQUEST: Final = 1000
 
 
 class LogEndCalls:
-    """The controller's implementation of `AskedBrokers`. No request is sent before `begin`, because a broker may be the
-    controller while it is still starting.
+    """Asks brokers for the ends of their logs, for the controller (interface `AskedBrokers` in
+    `controller/candidate_questions.py`). No request is sent before `begin`, because a broker may be the controller
+    while it is still starting.
     """
 
     def __init__(self, node_id: int, pause: Pause) -> None:
@@ -47,7 +48,8 @@ class LogEndCalls:
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
-        """See `AskedBrokers`."""
+        """Return the log ends of these partitions at a broker, without partitions that it does not know. Raises
+        PeerUnavailable."""
         peers, replicas = await asyncio.shield(self._asked)
         if broker == self._node_id:
             return await self._own(replicas, keys)

@@ -58,8 +58,9 @@ class _Read(NamedTuple):
 
 
 class ShareRead:
-    """`got` is the result; it is empty while the request must wait. `waits_for` are the share partitions without an
-    error; `missing_bytes` is the number of further bytes that end the wait, at least 1.
+    """One pass over the partitions of a share session. `got` is the result; it is empty if the request must wait for
+    more records. `waits_for` are the share partitions for whose records the request may wait. The wait ends when
+    `missing_bytes` further bytes (at least 1) are available.
     """
 
     __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "_session",
