@@ -381,8 +381,8 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Assign replicas. Retries the assignment after reading the registrations again, if the first attempt failed for
-    lack of brokers: some brokers may have just registered.
+    """Assign replicas by calling `place`. If the call fails, read the registrations again and repeat the call once:
+    with too few brokers, some may have just registered.
     """
     try:
         return place(term.view)

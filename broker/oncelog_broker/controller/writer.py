@@ -4,8 +4,8 @@ registered again.
 
 The store refuses a piece (changes that are written together) if another broker is controller, a broker in an ISR has
 registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads the view again and
-decides again. If the first write takes effect late, it either fails because of outdated node versions, or it writes the
-same state as the second write.
+decides again. If the write with the unknown outcome takes effect late, it either fails because of outdated node
+versions, or it writes the same state as the write that was decided again.
 """
 
 from __future__ import annotations

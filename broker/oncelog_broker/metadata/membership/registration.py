@@ -285,7 +285,7 @@ def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarna
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
-    """Return the membership of an earlier registration whose response was lost."""
+    """Return the membership of a registration that this session has made, and whose response was lost."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
     (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))

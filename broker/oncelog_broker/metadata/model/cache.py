@@ -115,7 +115,8 @@ class MetadataCache:
         self._store = store
         self._check_store = check_store
         self._is_doubted = False
-        """Whether the last check of the store (same store as at the registration) failed."""
+        """Whether the last call of `check_store` failed: the store may not be the store in which this broker is
+        registered."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()

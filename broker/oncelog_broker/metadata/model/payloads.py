@@ -377,7 +377,7 @@ def parse_controller_epoch(data: bytes, path: str) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version field of this node is a string, because Kafka writes a string."""
+    """Encode the node `/cluster/id`. Its field `version` is a string, as in Kafka."""
     return _to_json({"version": "1", "id": cluster_id})
 
 

@@ -6,12 +6,10 @@ has the file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in one pro
 against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
-  the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
-  broker's registration (KIP-380).
+  the write that created the node. Every write has a higher id than all earlier writes, also across restarts of the
+  store. A broker epoch is the czxid of the broker's registration (KIP-380).
 - A write is durable when its `await` returns. Before the write is durable, no read returns it. The writes of one caller
-happen
-in
-call order.
+  happen in the order of the calls.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
 - A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
   that must know whether the write happened calls `sync`, then reads, and looks for a value that only this write can
@@ -43,7 +41,7 @@ OVERHEAD_BYTES = 80
 
 
 class MetadataError(Exception):
-    """Any failure of a metadata store. `path` is the path of the node concerned, "" if there is none."""
+    """Any failure of a metadata store. `path` is the path of the node that the failed operation names, or ""."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -152,7 +150,7 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Makes the multi fail unless the node exists with this version."""
+    """Makes the `multi` that contains it fail unless the node exists with this version."""
 
     path: str
     version: int
@@ -291,7 +289,7 @@ class MetadataStore(Protocol):
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that ZooKeeper would refuse, with ValueError, because only a bug can produce such a path."""
+    """Raise ValueError for a path that ZooKeeper would refuse. Only a bug can produce such a path."""
     if path == "/":
         return
     if not path.startswith("/"):
@@ -301,7 +299,7 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """Refuse a path that ZooKeeper would refuse, or the root, with ValueError, before a write."""
+    """Raise ValueError if the path of the operation is the root, or a path that ZooKeeper would refuse."""
     check_path(operation.path)
     if operation.path == "/" and not isinstance(operation, Check):
         raise ValueError("the root is not to be written")

@@ -6,9 +6,8 @@
   The worker may begin another session on the same connection. If the supervisor itself was paused, the timeout of all
   sessions starts again.
 - The requests of a connection are handled in order. The response to a read comes immediately from memory; the response
-  to a write is sent when the write is durable. A message with the changed paths goes to every session before the
-  response to the
-  write is sent.
+  to a write is sent when the write is durable. A message with the changed paths is sent to every session before the
+  response to the write.
 """
 
 from __future__ import annotations
