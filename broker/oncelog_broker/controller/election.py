@@ -26,8 +26,8 @@ Rules:
   such an election, the brokers of the present replicas are asked for their log ends. Absent replicas and replicas with
   offline logs, inside or outside the ISR, may have more records. The election waits for such replicas until
   `waits_for_absent` is False. A replica of the ISR that has not returned at all may have all records, so the election
-  waits for this replica without a limit. While an election waits, the state is not written, because a write would make
-  the replicas in its ISR count as complete.
+  waits for this replica without a limit. While an election waits, the state is not written, because the replicas in the
+  ISR of a newly written state count as complete.
 - A broker that is about to stop (controlled shutdown) counts as absent, with two exceptions. First, a broker that is
 about to stop keeps
   leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside

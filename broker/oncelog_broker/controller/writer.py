@@ -166,7 +166,8 @@ class StateWriter:
         return Set(paths.topic(name), data, view.topic_versions[name])
 
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
-        """Return the operations that create the parent nodes of these partitions' first states, parents first."""
+        """Return the operations that create the missing nodes above the state nodes of these partitions, parents
+        first."""
         ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
         found = await self._store.get_many(ordered) if ordered else []
         return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]

@@ -369,7 +369,8 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                # While a log is loaded, an older record of this group may have other values for the member.
+                # The fields of the record differ from the member in memory. This happens while a log is loaded, because
+                # the member in memory comes from an earlier record of this group.
                 member = Member.of(logged, value.protocol)
             self.add(member)
         self.generation = value.generation

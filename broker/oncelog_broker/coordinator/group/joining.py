@@ -1,5 +1,5 @@
-"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O. Durable state
-changes only when a logged record is replayed.
+"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O. State that is in
+the log changes only when a logged record is applied to it (`replay`).
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next

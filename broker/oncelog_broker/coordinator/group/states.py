@@ -1,9 +1,10 @@
 """The states of a group of the classic protocol, and the table of legal transitions.
 
-    Empty: no members; the group may have committed offsets PreparingRebalance: members are requested to join (again);
-    JoinGroup requests wait CompletingRebalance: the generation is formed; the leader computes the assignment, SyncGroup
-    requests wait Stable: the assignment is logged and sent to the members Dead: the group is removed; code that has
-    this object must find the group again by its id
+- Empty: the group has no members; it may have committed offsets.
+- PreparingRebalance: members are requested to join (again); JoinGroup requests wait for a response.
+- CompletingRebalance: the generation is formed. While the leader computes the assignment, SyncGroup requests wait.
+- Stable: the assignment is logged and sent to the members.
+- Dead: the group is removed; code that has this object must find the group again by its id.
 
 Only the states Empty and Stable are logged. The states of a rebalance are not logged. So when a record is replayed, a
 group in any state except Dead may become Empty or Stable. In Kafka, a group whose last member leaves is briefly in

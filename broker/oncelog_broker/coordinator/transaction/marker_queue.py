@@ -125,8 +125,8 @@ class MarkerQueue:
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
-        `broker_id` leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a
-        marker that cannot be written to `answered` or `again`.
+        `broker_id` leads. Markers of these partitions are not queued; the caller writes them, and must pass a marker
+        that cannot be written to `answered` or `again`.
         """
         image = self._metadata.image
         led: list[TopicPartition] = []

@@ -32,7 +32,7 @@ class RefusedSequences:
 
     def __init__(self) -> None:
         self.lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-        """The mapping is nearly always empty, so callers check this first."""
+        """The mapping is nearly always empty, so callers first check whether it is empty."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Store that a batch of `producer` with the first sequence number `sequence` was refused, because its

@@ -245,13 +245,11 @@ class MetadataCache:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
         read. If a watch reports a change during a pass over the stale paths, the next pass reads the changed node.
 
-        A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
-        of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
-        because the watch then reports the
-        root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
-        that its read
-        failed. A node with invalid
-        content is logged, and its part of the cluster image remains unchanged.
+        A stale path (reported as changed) remains stale until it was read successfully. After a failure, the kind of
+        failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
+        because the watch then reports the root of the path as changed; if loop iterations are long, the watch may
+        report the root before this task learns that its read failed. A node with invalid content is logged, and its
+        part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()

@@ -100,7 +100,8 @@ class FetchLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         layout = self._layouts.get(len(frame))
         fields = () if layout is None else layout.unpack_from(frame, PREFIX.size)
         asked = self._known.get(fields[::2])
@@ -151,7 +152,7 @@ class FetchLane:
     def learn(
         self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._version < MIN_VERSION or len(request.topics) > 1 or request.forgotten_topics_data:
             return
         named = request.topics[0].partitions if request.topics else []

@@ -207,7 +207,8 @@ class ProduceLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         self._is_known = False
         for position in self._lengths:
             head = bytes(frame[PREFIX.size : position])
@@ -339,7 +340,7 @@ class ProduceLane:
     def learn(
         self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._is_known or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
         topic = request.topic_data[0]

@@ -103,7 +103,8 @@ class AnswerQueue:
         self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
-        """`on_room` is called when the transport has taken the last byte of a large response."""
+        """Begin to send responses to `transport`. `on_room` is called when the transport has taken the last byte of a
+        large response."""
         self._transport = transport
         self._copies_all = copies_all
         portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES

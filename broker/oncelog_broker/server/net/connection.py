@@ -555,7 +555,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def finish_all(self, slots: list[Slot]) -> None:
-        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
+        """Record that the requests of these slots have their responses, and send the responses with one write. Unlike
+        `finish`, this method is only for requests that do not delay the next request."""
         if slots:
             self._answers.make_ready(slots[:-1])
             self.finish(slots[-1])

@@ -135,8 +135,8 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
-            # memory budget; the next response has them.
+            # Leave these few records to the next response: few records are copied, and the copy does not fit into the
+            # memory budget.
             if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []

@@ -58,7 +58,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # an older release, or a broker that does not trust this one
+                return dict.fromkeys(keys, UNKNOWN)  # the broker's release is older, or it does not trust us
             ends.update(_ends(response))
         return ends
 

@@ -174,8 +174,8 @@ class ShareRead:
         if not size:
             return None
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
-            # memory budget; the next response has them.
+            # Leave these few records to the next response: few records are copied, and the copy does not fit into the
+            # memory budget.
             if not (may_copy or is_first):
                 return None
             self._copies_left -= size

@@ -1,5 +1,5 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
-no I/O; only replayed records change durable state.
+no I/O. State that is in the log changes only when a logged record is applied to it (`replay`).
 
 Kafka 4.3's counterpart is GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early
 next heartbeat while share partitions are being initialized, because a new member cannot read until they are

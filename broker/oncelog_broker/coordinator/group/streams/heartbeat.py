@@ -1,5 +1,5 @@
 """Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays in the group, and leaves. This module
-has no I/O; only replayed records change durable state.
+has no I/O. State that is in the log changes only when a logged record is applied to it (`replay`).
 
 A heartbeat that changes the group logs one batch of records, in this order: the member's metadata, the topology that
 the group's first member sent, the group epoch, the target assignment, the member's current assignment.

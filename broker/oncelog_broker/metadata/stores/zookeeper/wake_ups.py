@@ -56,7 +56,7 @@ class WakeUps:
         """
 
     def close(self) -> None:
-        """`close` may be called repeatedly, because kazoo closes both ends."""
+        """Let later calls of `send` and `recv` fail. May be called repeatedly, because kazoo closes both ends."""
         with self._lock:
             self._reading.close()
             self._writing.close()

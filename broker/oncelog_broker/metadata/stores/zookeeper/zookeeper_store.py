@@ -483,7 +483,8 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """If nodes must be protected, warn of existing unprotected nodes below which other nodes are created."""
+        """If `zookeeper.set.acl` demands protected nodes, log a warning about existing nodes that are not protected and
+        below which the broker creates nodes."""
         if not self._access.protects_nodes:
             return
         found = []
