@@ -225,6 +225,7 @@ class ConnectionPool:
             _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT_S)
             for waiting in late:
                 waiting.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _open(self, address: Address) -> BrokerConnection:
         if self._is_closed:

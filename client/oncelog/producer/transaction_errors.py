@@ -2,8 +2,8 @@
 
 For each code, the table depends on whether another producer may have owned the transactional id since this producer's
 last successful request (S90). If another owner is possible, the error is fatal, because this producer's state is
-outdated. The coordinator may also have forgotten the other owner. In that case no broker would fence this producer, and
-this producer would take the transactional id away from the other owner.
+outdated. The coordinator may also have forgotten the other owner. If this producer then continued, no broker would
+fence it, and it would take the transactional id away from the other owner.
 
 After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
 producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
