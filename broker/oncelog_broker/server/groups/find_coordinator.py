@@ -71,8 +71,7 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 
 def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
-    """Return the error code if the client may not learn which broker coordinates this key; None if it may.
-    """
+    """Return the error code if the client may not learn which broker coordinates this key; None if it may."""
     rule = RULES[key_type]
     if key_type != CoordinatorType.SHARE:
         return None if context.may(rule, key) else rule.refused
