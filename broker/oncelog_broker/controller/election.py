@@ -29,9 +29,8 @@ Rules:
   waits for this replica without a limit. While an election waits, the state is not written, because the replicas in the
   ISR of a newly written state count as complete.
 - A broker that is about to stop (controlled shutdown) counts as absent, with two exceptions. First, a broker that is
-about to stop keeps
-  leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside
-  the ISR is elected, because the broker will return with all records.
+  about to stop keeps leading partitions that no other replica in sync can lead. Second, while that broker is
+  registered, no replica outside the ISR is elected, because the broker will return with all records.
 """
 
 from __future__ import annotations

@@ -64,10 +64,9 @@ class TransactionMetadata(NamedTuple):
 
     - `partitions` is empty unless a transaction is open or prepared.
     - `next_producer_id` may be set in PrepareCommit or PrepareAbort, and also in Ongoing if a new owner has taken the
-    transaction over.
-      `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka has logged. A
-      transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
-      producer id.
+      transaction over. `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka
+      has logged. A transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId
+      assigns a new producer id.
     - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and PrepareCommit or PrepareAbort,
       if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, unless
       `next_producer_id` is another producer id.

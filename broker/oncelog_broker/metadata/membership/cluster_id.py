@@ -20,8 +20,7 @@ async def agreed_cluster_id(
 ) -> str:
     """Return the cluster id in the store. If the store is new, return the id that the first broker proposes: `known`
     (the id in its data directory), or a new id. If `is_shared` is False, no other broker can join, and the id is not
-    written to the
-    store. Raises StoreUnavailable.
+    written to the store. Raises StoreUnavailable.
     """
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])
     if found is not None:

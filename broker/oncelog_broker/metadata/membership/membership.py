@@ -76,9 +76,8 @@ class ClusterMember:
         *,
         is_strict: bool = True,
     ) -> None:
-        """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable.
-        If `is_strict` is True, this broker must stop leading when its lease ends; if False, only when its session is
-        lost.
+        """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable. If
+        `is_strict` is True, this broker must stop leading when its lease ends; if False, only when its session is lost.
         """
         self._store = store
         self._register = register

@@ -145,9 +145,8 @@ class MetadataCache:
 
         `pause` is awaited between the parts of a long read. `check_store` is called before the entire cluster is read
         again in a new session. If `check_store` raises, the cluster image is not changed, because every topic that is
-        missing
-        in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
-        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        missing in a replaced store would be treated as deleted. Raises NoNode if no broker has ever registered in the
+        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.

@@ -14,8 +14,7 @@ against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`),
 - A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
   that must know whether the write happened calls `sync`, then reads, and looks for a value that only this write can
   have written: a random id, or its own session as owner of an ephemeral node. Without such a value, the caller must
-  treat the
-  write as the write of another writer (S1).
+  treat the write as the write of another writer (S1).
 - Within a session, reads never go back in time. A session begins with a write of its own, so that a read in the session
   is never older than its beginning.
 - While the connection is broken, every operation fails immediately with `ConnectionLost`; an operation that failed is
@@ -34,8 +33,7 @@ ANY_VERSION = -1
 """Value of an expected version with which the operation succeeds whatever version the node has."""
 MAX_REQUEST_BYTES = 900_000
 """Maximum bytes of one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1
-MiB
-(jute.maxbuffer)."""
+MiB (jute.maxbuffer)."""
 OVERHEAD_BYTES = 80
 """The maximum number of bytes that an operation of a multi needs, with its ACL, in addition to its path and data."""
 
@@ -190,8 +188,7 @@ Unsubscribe = Callable[[], None]
 
 class MetadataStore(Protocol):
     """A client of a tree of versioned nodes, with one session. The tree is in ZooKeeper, or has ZooKeeper's semantics.
-    Every async method may
-    raise StoreUnavailable.
+    Every async method may raise StoreUnavailable.
     """
 
     @property
@@ -232,9 +229,8 @@ class MetadataStore(Protocol):
 
     async def sync(self) -> None:
         """Wait until later reads in this session return at least all writes that any client has completed before this
-        call. A ZooKeeper
-        ensemble that is just changing its leader may respond too early. Only a write of this session proves that this
-        session sees all earlier writes.
+        call. A ZooKeeper ensemble that is just changing its leader may respond too early. Only a write of this session
+        proves that this session sees all earlier writes.
         """
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
@@ -274,9 +270,8 @@ class MetadataStore(Protocol):
         """Call `callback` with the path of each node at or below `path` that is created, set or deleted from now on.
 
         A call of `callback` means only that the path should be read again: several changes may cause a single call. A
-        call
-        with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
-        not exist. The callback for a change is called before the await of the write that made the change returns.
+        call with `path` itself also means that any node below may have changed, for example after a reconnect. The path
+        need not exist. The callback for a change is called before the await of the write that made the change returns.
         """
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:

@@ -2,9 +2,8 @@
 
 Behaviour: each entity succeeds or fails independently; an entity fails with INVALID_REQUEST, and is not changed, if the
 request names it twice or names one of its quota keys twice. The response contains each entity once. Removing a quota
-that does not
-exist is no error. With validate_only nothing is changed. The response is sent when this broker enforces the new quotas.
-Every broker serves this request.
+that does not exist is no error. With validate_only nothing is changed. The response is sent when this broker enforces
+the new quotas. Every broker serves this request.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Behaviour: an ACL that several filters match appears in the result of only one of them. Filters that name one pattern
 are compared with the store, so that no ACL of this pattern is missed; the other filters are compared with this broker's
-metadata image. Every broker serves this request.
+cluster image. Every broker serves this request.
 """
 
 from __future__ import annotations

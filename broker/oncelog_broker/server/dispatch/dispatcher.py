@@ -298,7 +298,7 @@ def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | No
 def follow_quotas(
     metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
 ) -> None:
-    """Enforce the quotas of the current metadata image, and of each later image, on requests and connections."""
+    """Enforce the quotas of the current cluster image, and of each later cluster image, on requests and connections."""
 
     def on_image(_: ClusterImage, image: ClusterImage) -> None:
         dispatcher.throttling = throttling.on_image(image)

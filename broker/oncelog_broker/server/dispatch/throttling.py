@@ -86,8 +86,8 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Apply the quotas of a metadata image. Returns the Throttling that enforces the quotas; None if no client has
-        a quota.
+        """Apply the quotas of a new cluster image. Returns the Throttling that enforces the quotas; None if no client
+        has a quota.
         """
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()

@@ -14,8 +14,7 @@ or repeated request is noticed.
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. If a new session does
 not fit into these bounds, the client fetches without a session: its requests and responses are larger, but equally
 correct. If an existing session outgrows these bounds, the client gets FETCH_SESSION_ID_NOT_FOUND, as after an eviction.
-Each follower has one session
-of its own: sessions of followers do not use the slots of clients.
+Each follower has one session of its own: sessions of followers do not use the slots of clients.
 
 A session belongs to the principal that created it. Another principal could read topic names from a session, and could
 disturb its owner by advancing the epoch. So other principals get FETCH_SESSION_ID_NOT_FOUND (E57), and session ids are
@@ -84,8 +83,7 @@ class SessionPartition:
         self.wanted = wanted
         self.partition: Any = None
         """The Partition object of the last request, kept for the fast lane (fast path for repeated requests); None
-        before the first request. The partition may
-        have lost its leadership since that request.
+        before the first request. The partition may have lost its leadership since that request.
         """
         self.high_watermark = -1
         self.log_start_offset = -1

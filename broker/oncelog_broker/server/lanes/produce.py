@@ -5,9 +5,8 @@ The lane compares all bytes before the records (client id, transactional id, ack
 earlier requests; a connection may write to several partitions alternately. The fast lane makes every check that the
 handler of Produce makes before an append. If a check fails, the lane declines, and the handler serves the request. The
 lane and the handler both append with `Partition.append`; code of the handler builds the lane's error responses. With
-acks=all and several
-replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the connection's next request
-is handled meanwhile.
+acks=all and several replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the
+connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations

@@ -282,8 +282,7 @@ class AnswerQueue:
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end
-        of this state. `now` is the
-        loop's time.
+        of this state. `now` is the loop's time.
         """
         self._stalled_since = now
         self._write_buffer.stall()

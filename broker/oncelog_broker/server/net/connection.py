@@ -13,8 +13,8 @@ When a client closes the connection, the requests that arrived completely are st
 producer with acks=0 expects no response, and may close the connection as soon as it has sent its last request. The
 requests that are handled after the close do not wait for other clients or replicas.
 
-In one iteration of the loop a connection handles one request, and further requests only while the loop budget lasts,
-which all connections share (docs/design/fairness.md).
+In one iteration of the loop a connection handles one request, and further requests only while the loop budget (time for
+further work in this iteration) lasts, which all connections share (docs/design/fairness.md).
 """
 
 from __future__ import annotations
@@ -374,8 +374,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def throttle(self, seconds: float) -> None:
         """Handle no request for `seconds`, because the client has exceeded a quota (KIP-219). The client's bytes stay
-        in the
-        receive buffer and, when the buffer is full, in the client's socket.
+        in the receive buffer and, when the buffer is full, in the client's socket.
         """
         now = self._loop.time()
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)

@@ -179,8 +179,7 @@ class ReceiveBuffer:
 
     def make_room(self) -> bool:
         """Make room for more bytes; the caller ensures that no frame of the buffer is in use, except a frame that was
-        lent to a request.
-        Returns False if no memory is available; the caller then calls again later.
+        lent to a request. Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
             self._is_lent = False

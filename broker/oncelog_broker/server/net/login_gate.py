@@ -88,8 +88,7 @@ class LoginGate:
     def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
         """Return whether the frame is a request that may be handled; False means that the frame was a SASL token, whose
         response was already sent. Raises MalformedMessage for a request that is not allowed: the caller then closes the
-        connection,
-        as Kafka does.
+        connection, as Kafka does.
         """
         if self.exchange.phase is Phase.RAW_TOKENS:
             self._take_raw(connection, bytes(frame))

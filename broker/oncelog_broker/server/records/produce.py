@@ -122,8 +122,8 @@ def not_replicated(
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
     """Return the response to a request with one batch that is appended but not replicated or not synced, because of
-    `code`.
-    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
+    `code`. `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not
+    used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 

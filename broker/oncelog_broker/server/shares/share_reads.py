@@ -229,8 +229,7 @@ class ShareRead:
 
 def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
     """Yield each batch with a flag: whether the member gets its records (False for markers and for records of aborted
-    transactions). A producer's records are aborted from the first
-    offset of an aborted transaction to its marker."""
+    transactions). A producer's records are aborted from the first offset of an aborted transaction to its marker."""
     starts = sorted(aborted, key=lambda transaction: transaction[1])
     open_producers: set[int] = set()
     index = 0

@@ -8,7 +8,7 @@ Only `replay` changes the logged state. Invariants:
 - `active_owners` maps each active task that is assigned or pending revocation to the member that has the task.
 - `copies` maps each standby or warm-up task that is assigned or pending revocation to the members that have the task.
 - `held_bytes` is the memory of the topology and all members. `held`, the broker's total for all groups, includes these
-bytes until `let_go` is called.
+  bytes until `let_go` is called.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
   broken connection, and never reports the end of the session. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
 - When a session has expired, another session begins immediately; requests and watches of the old session are not
-carried over.
+  carried over.
 - The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
   according to `acls.py`, if configured.
 """
