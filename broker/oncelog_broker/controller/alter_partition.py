@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The proposal of the broker `sender` for one partition, with the epochs that this broker knows."""
+    """The proposal of the broker `sender` for one partition, with the epochs that the sender knows."""
 
     sender: int
     leader_epoch: int

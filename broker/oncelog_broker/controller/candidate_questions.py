@@ -89,7 +89,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """The partitions for which this module has already logged an error, because their election waits."""
+        """The partitions whose election waits, and for which this module has already logged an error."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the log ends that elections of partitions without a leader still need."""

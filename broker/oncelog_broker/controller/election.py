@@ -4,9 +4,10 @@ the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaState
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
-last records. A write of the state fails if a member of the ISR has registered again, so a broker that registered before
-the write, and not again since, is steady. A broker reports a possible loss of records at its registration. The broker
-counts as unsure for all states that are older than this registration, even if the broker registers again later.
+last records. A write of the state fails if a member of the ISR has registered again. So a broker that registered before
+the write, and has not registered again since, is steady. A broker reports a possible loss of records at its
+registration. The broker counts as unsure for all states that are older than this registration, even if the broker
+registers again later.
 
 Rules:
 
@@ -108,8 +109,8 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """If all replicas of the ISR may have lost records: whether the election waits for absent replicas and for offline
-    logs.
+    """Whether the election waits for absent replicas and for offline logs, if all replicas of the ISR may have lost
+    records.
     """
 
     @property

@@ -38,8 +38,8 @@ Altered = KnownState | KafkaError
 
 
 class PartitionController(Reconciler):
-    """Handles the requests about partitions during one term as controller. All methods raise Deposed, StoreUnavailable
-    and Unsettled (`Reconciler`).
+    """Handles the requests about partitions during one term as controller. All methods raise Deposed (`writer.py`),
+    StoreUnavailable and Unsettled (`reconciler.py`).
     """
 
     async def alter(

@@ -399,8 +399,8 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """Return the operations that create the nodes of as many of these partitions, from the first on, as fit into a
-    write that already has `taken` bytes. The reconciler creates the nodes that do not fit afterwards.
+    """Return the operations that create the state nodes of the first partitions in `placed`: as many as fit into a
+    write that already has `taken` bytes. The reconciler later creates the nodes of the other partitions.
     """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}

@@ -112,7 +112,8 @@ class CommittedOffsets:
         return self._groups.get(group_id, _NOTHING).get(topic, _NOTHING).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Return the committed offsets of the group: topic -> partition -> offset. Callers must not change the result."""
+        """Return the committed offsets of a group: topic -> partition -> offset. Callers must not change the
+        mapping."""
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:

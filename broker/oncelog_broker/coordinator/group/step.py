@@ -79,7 +79,7 @@ class Step(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
 
     def cancel_timers(self) -> None:
-        """Cancel all timers of this group, except the session timers of member ids with which no client has joined yet."""
+        """Cancel all timers of this group, except session timers of member ids with which no client has joined yet."""
         for member_id in self.group.members:
             self.end_session(member_id)
         self.cancel_timer(TimerKind.JOIN)

@@ -105,8 +105,8 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """Run `work`, and count the processor time of each step, except while other work of the request, whose time is
-        being counted, calls this work.
+        """Run `work`, and count the processor time of each of its steps. A step that runs inside other measured work of
+        the request is not counted a second time.
         """
         processor = self.services.clock.processor
         value: Any = None

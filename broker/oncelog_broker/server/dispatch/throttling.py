@@ -166,7 +166,7 @@ class Throttling:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._ask_to_produce(limits, limit, request_bytes)
-        elif version < _STRICT_SINCE.get(api_key, 0):  # from this version on, the handlers check the quota
+        elif version < _STRICT_SINCE.get(api_key, 0):  # in newer versions, the handlers check this quota
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0

@@ -29,7 +29,7 @@ MAX_REFUSED: Final = 10_000
 """The maximum number of remembered batches, which use five megabytes; the newest batches are kept."""
 REMEMBERED_SECONDS: Final = 10.0
 """The number of seconds after which an entry expires. Batches that were sent together with the refused batch arrive
-before that.
+within this time.
 """
 
 

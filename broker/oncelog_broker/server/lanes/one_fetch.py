@@ -77,7 +77,7 @@ class Asked:
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request`: one of these requests."""
+        """`request`: one of the requests that differ only in numbers."""
         self.request = request
         self.client_id = client_id
         self.session_id = request.session_id

@@ -253,7 +253,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # decline, because the request may have to wait for the shared quota
+                return False  # decline: with a quota that connections share, it may have to wait
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -433,7 +433,7 @@ class _Appended:
 
     def wait(self, next_offset: int, started: float) -> bool:
         """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
-        `started`: as in `UsualWay.wait`."""
+        `started`: the monotonic time, in seconds, at which serving the request began; 0 means that it is not timed."""
         lane, known = self._lane, self._known
         partition, times = known.partition, lane.route.times
         if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):

@@ -82,7 +82,7 @@ class WriteBuffer:
         self._join()
 
     def stall(self) -> None:
-        """Stop writing until `flow`: the transport's buffer is full."""
+        """Stop writing until `flow` is called: the transport's buffer is full."""
         self._is_stalled = True
 
     def flow(self) -> None:

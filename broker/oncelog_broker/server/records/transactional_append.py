@@ -145,7 +145,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # no guard needed, because no marker can have been written in between
+        return append(None, refused)  # no guard needed: the verdict came at once, before any marker
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

@@ -51,7 +51,8 @@ class LeaderHints:
         self._count = 0
 
     def of(self, name: str, topic_id: bytes, index: int, *, by_id: bool, or_own: bool = False) -> LeaderHint | None:
-        """Return the leader of the partition; None if it is unknown. `or_own`: whether the result may be this broker."""
+        """Return the leader of the partition; None if it is unknown. `or_own`: whether the leader may be this
+        broker."""
         services = self._context.services
         topic: Topic | None = services.image.topic_by_id(topic_id) if by_id else services.image.topic(name)
         state = None if topic is None else topic.partitions.get(index)
