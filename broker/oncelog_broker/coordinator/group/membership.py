@@ -154,8 +154,9 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove all members that the request names, with only one rebalance. If the request removes the last members, a
-    record is logged. Unused member ids in the request are removed after the record is logged (`Effects.changes`).
+    """Remove all members that the request names, with only one rebalance. If the request removes the last members, the
+    record of the empty group is logged. Unused member ids in the request are removed after the record is logged
+    (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []

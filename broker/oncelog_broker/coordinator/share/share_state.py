@@ -1,4 +1,4 @@
-"""The state of one share partition. An instance of this class is immutable. Pure.
+"""The state of one share partition, as an immutable value. Pure.
 
 Writes with an outdated state epoch or leader epoch are fenced. The *state epoch* rises when a group initializes the
 state again; a write with an older state epoch belongs to the previous state and is refused. The *leader epoch* is the

@@ -112,7 +112,7 @@ class MarkerQueue:
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
         """Markers of partitions that are missing from the cluster image of this broker or of the leader: a partition
-        may be deleted, or too new.
+        may be deleted, or newer than the image.
         """
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()

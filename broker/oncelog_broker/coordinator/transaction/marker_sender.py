@@ -144,7 +144,7 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # last: after an error `Tasks.supervise` runs the task again
+        self._at_work.discard(broker_id)  # not in a `finally`: after an error `supervise` runs the task again
         self._go_on()
 
     @contextmanager

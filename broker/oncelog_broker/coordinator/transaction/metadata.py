@@ -225,7 +225,7 @@ class TransactionMetadata(NamedTuple):
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
-        if self.state is not TransactionState.ONGOING:  # even for an abort without an open transaction
+        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction: it starts now
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,

@@ -125,7 +125,7 @@ class ConsumerGroup:
     @property
     def state(self) -> ConsumerGroupState:
         """The state of the group. Computing the state checks each member, so only requests that describe groups should
-        call this method."""
+        read this property."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:

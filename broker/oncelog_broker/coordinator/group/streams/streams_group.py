@@ -65,11 +65,11 @@ class StreamsGroupState(Enum):
 
 class StreamsGroup:
     """A streams group. A new coordinator does not know the fields that are described here, because they are not logged.
-    `checked_topics` is the view of the cluster's topics with which the group last compared its metadata hash.
-    `configured` is the result of comparing the group's topology with this view. Both fields (`checked_topics`,
-    `configured`) are None after loading. `shutdown_requested_by` is the id of the member that has requested the
-    shutdown of all members. `delayed_until_ms` is the end of the initial rebalance delay (wall time in ms); 0 means no
-    delay. `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
+    `checked_topics` is the view of the cluster's topics (TopicView) whose hash the group last compared with its own
+    metadata hash. `configured` is the result of comparing the group's topology with this view. Both fields
+    (`checked_topics`, `configured`) are None after loading. `shutdown_requested_by` is the id of the member that has
+    requested the shutdown of all members. `delayed_until_ms` is the end of the initial rebalance delay (wall time in
+    ms); 0 means no delay. `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",
@@ -212,7 +212,8 @@ class StreamsGroup:
 
     def replay(self, record: StreamsGroupRecord) -> None:
         """Apply a logged record, other than the tombstone of the group itself. The records of one group may be replayed
-        in any order, because compaction and loading leave out records that later records replace.
+        in any order: compaction and loading skip records that later records with the same key replace, so some records
+        of a batch may be missing.
         """
         if isinstance(record, StreamsCurrentRecord):
             member = self.members.get(record.member_id) or StreamsMember(record.member_id)
