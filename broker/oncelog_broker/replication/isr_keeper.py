@@ -258,7 +258,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # otherwise keep the partition's newer proposal open
+            if self._open.get(partition) is proposal:  # keep a newer proposal of the partition open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
