@@ -148,7 +148,7 @@ class LogFlusher:
             raise state.fail_unless_refused("write the indexes of", error) from error
         try:
             logs, indexes = local.files_to_sync(state.recovery_point, end)
-            indexes += producers.aborted.files_to_sync(end) + self._content.epochs.files_to_sync()
+            indexes += producers.aborted.paths_to_sync(end) + self._content.epochs.paths_to_sync()
             directory = state.directory if is_dirty else None
             generation = self._content.generation
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, generation)

@@ -33,8 +33,8 @@ from oncelog_broker.identity.comparison import compare, past_of
 from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
 from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
 from oncelog_broker.identity.refusals import Kind, StartRefused
-from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
+from oncelog_broker.log.directories.data_directory import DataDirectory, lock_directories
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE, FoundLogs
 from oncelog_broker.metadata.membership.incarnation import SESSION_FILE, trace_directory

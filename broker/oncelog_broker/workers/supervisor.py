@@ -17,7 +17,8 @@ from typing import Final
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
-from oncelog_broker.runtime.disk import Disk, LockHeld
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 

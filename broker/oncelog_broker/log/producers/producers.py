@@ -13,7 +13,7 @@ may be the only source of a producer's state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 from weakref import ref
@@ -62,7 +62,7 @@ only consequence is that a later startup may be slower.
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "state")
+    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "on_snapshot", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
@@ -77,6 +77,8 @@ class LogProducers:
         self._taken: list[ref[PendingSnapshot]] = []
         """All snapshots that a running flush may still write, including snapshots that are no longer in `_pending`."""
         self._ends = RecentEnds()
+        self.on_snapshot: Callable[[], None] = lambda: None
+        """A callback: called when a snapshot is taken, for example at a roll, so that the log is flushed soon."""
 
     # --- methods that check and record appended batches ---------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class LogProducers:
             snapshot = self._snapshots.take(offset, self.state.image())
             self._taken = [*(taken for taken in self._taken if taken() is not None), ref(snapshot)]
             self._pending = [*self._pending, snapshot][-MAX_PENDING_SNAPSHOTS:]
+        self.on_snapshot()
 
     @property
     def saved_up_to(self) -> int:
@@ -165,6 +168,13 @@ class LogProducers:
     def begin_at(self, offset: int) -> None:
         """Start with an empty log whose first record will have this offset."""
         self._saved_offset = offset
+
+    def reopen_at(self, offset: int, entries: Sequence[bytes]) -> None:
+        """Restore the state of a cleanly closed log, whose snapshot at the log end `offset` has these entries."""
+        self._saved_offset = offset
+        if entries:
+            self.state.restore(entries)
+        self._ends = RecentEnds(offset)
 
     def load(
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int

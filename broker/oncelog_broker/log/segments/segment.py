@@ -274,10 +274,10 @@ class Segment:
         """Add an entry for the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def files_to_sync(self) -> list[File]:
-        """Return the index files with unsynced entries, opened for the caller to sync and close."""
-        files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
-        return [file for file in files if file is not None]
+    def paths_to_sync(self) -> list[str]:
+        """Return the paths of the index files with unsynced entries, for the caller to sync."""
+        paths = (index.path_to_sync() for index in (self.offset_index, self.time_index))
+        return [path for path in paths if path is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
@@ -328,6 +328,12 @@ class Segment:
         """
         self._load_indexes(below=None)
         self._replay_tail()
+
+    def make_dormant(self, next_offset: int) -> None:
+        """Undo a failed `activate` of the last segment, which ends before `next_offset`."""
+        self.offset_index.forget()
+        self.time_index.forget()
+        self.next_offset = next_offset
 
     def start_verified(self, offset: int) -> int:
         """Make this segment the active segment with only the index entries below `offset`; returns the position from
