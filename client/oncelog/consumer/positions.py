@@ -303,7 +303,7 @@ class Positions:
         """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # set when the records were taken
+            assert done is not None  # `done_with` was set when the records were taken
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
