@@ -593,7 +593,7 @@ class Replicas:
             self._fetching.follow(partition)
 
     def wanted_log(self, partition: Partition) -> WantedLog:
-        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        """Return the names, ids and present settings with which the log of a hosted partition must exist."""
         return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
 
     def _is_wanted(self, wanted: WantedLog) -> bool:
