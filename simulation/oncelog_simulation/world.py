@@ -55,6 +55,8 @@ class World(Surroundings):
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """An event that is set when the faults are over and all brokers run again."""
+        self.outsiders: set[str] = set()
+        """Names of hosts that run code of others, such as a user's service, whose logged errors break no rule."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
         """The strikes that have an effect now."""

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 20
-"""Maximum number of consecutive refused writes for the same partitions. Each refusal means that another node has
+"""Maximum number of consecutive refused writes for the same partitions. Each refusal means that a node of the store has
 changed since it was read."""
 
 

@@ -17,7 +17,8 @@ from typing import Final
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
-from oncelog_broker.runtime.disk import Disk, LockHeld
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs workers: `await run()` returns when they have ended."""
+    """Runs workers: `await run()` returns when all workers have ended."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
         """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use

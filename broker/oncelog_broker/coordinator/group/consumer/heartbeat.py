@@ -1,5 +1,6 @@
 """Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
-assignment. This module has no I/O; only replayed records change durable state.
+assignment. This module has no I/O. State that is in the log changes only when a logged record is applied to it
+(`replay`).
 
 Kafka 4.3's counterpart is GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early
 next heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's
