@@ -1,9 +1,9 @@
 """Puts the same load on Apache Kafka and on oncelog's broker, in turns: `python bench/run.py --only apache`.
 
 Both brokers run on one core with the client that loads them; the best of several turns counts. A JVM is slow until it
-has compiled its hot code, so Kafka is loaded with each kind of request before any measurement: for
-FIRST_WARM_UP_SECONDS with the first kind, for WARM_UP_SECONDS with each other one. The heap of the JVM is touched at
-its start, so the cost of fresh pages is not measured.
+has compiled its hot code, so Kafka gets each kind of request before any measurement: the first kind for
+FIRST_WARM_UP_SECONDS, and every other kind for WARM_UP_SECONDS. The heap of the JVM is touched at its start, so the
+cost of fresh pages is not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 KAFKA_SETTINGS: Final = {**SETTINGS, "log.initial.task.delay.ms": "200"}
 
 Load = Callable[[RawClient, int], float]
-"""A load: gets a connection and the broker's process id, and returns the measured number."""
+"""A load is a function that gets a connection and the broker's process id, and returns the measured number."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Measures the cost of 1,000 ACLs for single-record Produce: `python bench/run.py --only authorizer`.
 
-Two brokers of this build get the same load in turns (see compare.py): one without an authorizer, one that authorizes
-writes by ACLs. Most ACLs name other topics and other users; some of each kind apply to the topic.
+Two brokers of this build get the same load in turns (see compare.py). One broker has no authorizer, and the other
+authorizes writes by ACLs. Most ACLs name other topics and other users; some of each kind apply to the topic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compare import TOPIC, TURNS, Build, RawClient, produce  # imported first, because it sets sys.path
+from compare import TOPIC, TURNS, Build, RawClient, produce  # import this module first, because it sets sys.path
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
@@ -27,11 +27,11 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 GUARDED: Final = {**SETTINGS, "authorizer.class.name": "StandardAuthorizer"}
 CREATE_ACLS_VERSION: Final = 3
 PAIRS: Final = 4
-"""The number of pairs of brokers: two processes of the same build may differ by five percent as long as they live, so
-several pairs are measured.
+"""The number of pairs of brokers. Several pairs are measured, because two processes of the same build may differ by
+five percent during their whole life.
 """
 LIMIT: Final = 1.03
-"""The highest ratio that the docs promise: at most three percent more."""
+"""The highest allowed ratio, with ACLs to without: the docs promise at most three percent more."""
 
 
 def acls() -> list[CreateAclsRequest.AclCreation]:
@@ -73,7 +73,7 @@ def opened(stack: contextlib.ExitStack, settings: dict[str, str], *, guarded: bo
 
 
 class Found(NamedTuple):
-    """CPU microseconds per request, in each turn."""
+    """The CPU microseconds per request in each turn, of the broker without ACLs and of the broker with ACLs."""
 
     without: list[float]
     with_acls: list[float]

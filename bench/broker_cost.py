@@ -43,13 +43,13 @@ RECYCLED = {
     "file.delete.delay.ms": "0",
     "max.message.bytes": str(4 << 20),
 }
-"""Settings of a topic whose log stays within RETENTION_BYTES, plus at most a segment."""
+"""Settings of a topic whose log is at most one segment larger than RETENTION_BYTES."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a load: `requests` and `wire_bytes` of record data in `seconds`, for `cpu_seconds` of the broker's
-    CPU.
+    """The cost of a load: the broker has served `requests` requests with `wire_bytes` bytes of record data in `seconds`
+    seconds, and has used `cpu_seconds` of CPU for them.
     """
 
     requests: int
@@ -79,11 +79,11 @@ def cpu_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def pinned(pid: int, *, together: bool) -> Iterator[None]:
-    """Keep the broker and this process on one core each, or both on the same core with `together`.
+    """Keep the broker on one core and this process on another core; with `together`, keep both on the same core.
 
     On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. Waking
-    the core is not work of the broker, so its cost per request is measured with both processes on one core; the number
-    on separate cores is shown as well.
+    the core is not work of the broker. The cost of a request is therefore measured with both processes on one core; the
+    cost on separate cores is also shown.
     """
     cores = sorted(os.sched_getaffinity(0))
     threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
@@ -112,7 +112,7 @@ def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: s
 
 
 def ask_for_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
-    """Create a topic, and do not wait until this broker leads it: others may."""
+    """Create a topic. Do not wait until this broker leads it, because other brokers may lead some of its partitions."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -150,7 +150,7 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
 
 
 def recycled_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
-    """Create a topic whose log is kept within RETENTION_BYTES plus at most one segment."""
+    """Create a topic whose log is at most one segment larger than RETENTION_BYTES."""
     create_topic(client, name, partitions, **RECYCLED, **configs)
 
 

@@ -50,8 +50,8 @@ class Cleaning:
 
 
 def measured_cleaning(client: RawClient, broker: BrokerProcess, topic: str, records: int, keys: int) -> Cleaning:
-    """Fill `topic`, make it compacted, and wait until the broker's log says that it is cleaned, and how long the
-    longest slice was.
+    """Fill `topic`, make it compacted, and wait until the broker's log file reports that the topic is cleaned, and how
+    long the longest slice of this work was.
     """
     line = re.compile(rf"compacted partition={topic}-0 .* longest_slice_ms=([\d.]+)")
     create_topic(client, topic, **{"segment.bytes": str(SEGMENT_BYTES), "file.delete.delay.ms": "0"})

@@ -5,9 +5,10 @@ replicas on three machines would give other numbers. Failover is measured at a c
 next record that is acknowledged with acks=all. During the session timeout, which this time includes, no broker may take
 over.
 
-With many partitions the brokers' data are in memory: 3,000 directories and 6,000 small files are created, and the time
-for each depends on earlier deletions in that file system. For example, ext4 without a journal skips every inode that
-was freed in the last minutes: after a measurement like this one a log costs 1 ms of processor time, not 0.05.
+For the measurement with many partitions, the brokers' data are in memory. It creates 3,000 directories and 6,000 small
+files, and on a disk the time for each of them would depend on earlier deletions in the file system. For example, ext4
+without a journal skips every inode that was freed in the last minutes: after a measurement like this one a log costs 1
+ms of processor time, not 0.05.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ SESSION_SECONDS: Final = SESSION_MS / 1000
 LOOK_SECONDS: Final = 0.02
 """Seconds between two checks of a condition."""
 MANY_LOOK_SECONDS: Final = 0.2
-"""Like LOOK_SECONDS, for conditions whose check takes the brokers and the client some 20 ms each, which are part of the
-measured time.
+"""Like LOOK_SECONDS, but for conditions that are expensive to check: each check takes 20 ms of the brokers and of the
+client, which are part of the measured time.
 """
 WAIT_SECONDS: Final = 120.0
 MEMORY_DISK: Final = Path("/dev/shm")
@@ -56,8 +57,8 @@ def measure(add: Add, scale: int) -> None:
 
 @contextlib.contextmanager
 def running(*, in_memory: bool = False) -> Iterator[ReplicatedCluster]:
-    """Start a cluster. With `in_memory` the brokers' data are in memory, if it is large enough; ZooKeeper's data are on
-    the disk.
+    """Start a cluster. With `in_memory` the brokers' data are in memory if enough memory is free; ZooKeeper's data are
+    always on the disk.
     """
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -166,7 +167,7 @@ def _cpu_seconds(cluster: ReplicatedCluster) -> list[float]:
 
 
 def _leads_all(cluster: ReplicatedCluster, node_id: int, count: int, but_by: int = 0) -> bool:
-    """Return whether this broker knows a leader of each of `count` partitions, and none of them is `but_by`."""
+    """Return whether this broker knows the leaders of `count` partitions, and none of the leaders is `but_by`."""
     topics = cluster.metadata("many", node_id).topics
     leaders = [part.leader_id for topic in topics for part in topic.partitions]
     return len(leaders) == count and all(leader not in (-1, but_by) for leader in leaders)

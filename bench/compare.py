@@ -2,8 +2,8 @@
 path/to/oncelog]`.
 
 Both builds run at the same time and get the same raw load in turns A B A B, so that other load on the machine affects
-both. The program prints the CPU of each build per request (median of the turns), and the median of the turns' ratios,
-after to before.
+both. The program prints the CPU that each build uses for a request (the median of the turns). It also computes for each
+turn the ratio of the new build to the old build, and prints the median of these ratios.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 12
 TOPIC: Final = "load"
 WIDE: Final = "wide"
-"""The name of a topic with ten partitions."""
+"""The name of the topic with ten partitions."""
 
 
 @dataclass(slots=True)
 class Build:
-    """One broker under load, and its costs: load -> CPU microseconds per request."""
+    """One broker under load; `spent` maps each load to the CPU microseconds per request, in each turn."""
 
     broker: BrokerProcess
     client: RawClient
@@ -84,7 +84,9 @@ def connections(count: int, rounds: int) -> Load:
 
 
 def transactions(version: int, partitions: int, count: int) -> Load:
-    """Return a load of transactions with one record for each of some partitions, over one connection."""
+    """Return a load of `count` transactions over one connection; each transaction writes one record to each of
+    `partitions` partitions.
+    """
 
     def run(build: Build) -> cost.Cost:
         name = f"compared-{version}-{partitions}"

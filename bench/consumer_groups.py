@@ -112,9 +112,9 @@ def _beat(client: RawClient, member: Member) -> int:
 
 
 def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
-    """Return the longest turn of a broker's loop in ms while such a group is assigned: a slice of the job, or the step
-    that logs and replays its result. The coordinator's own classes run in this process, without a log, and processor
-    time is measured.
+    """Return the longest time in ms for which the assignment of such a group blocks a broker's event loop: in one slice
+    of the job, or in the step that logs and replays the job's result. The coordinator's own classes run in this
+    process, without a log, and processor time is measured.
     """
     all_topics = [
         Topic(name, name.encode().ljust(16), {n: PartitionState((1,)) for n in range(partitions)})
@@ -132,7 +132,7 @@ def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
         for record in effects.records:
             machine.replay(record, 0, -1)
         jobs += effects.jobs
-    undo = keep_collections_short()  # as in a broker process
+    undo = keep_collections_short()  # set up garbage collection as a broker process does
     longest, result = _slices(jobs[-1].steps())
     began = time.thread_time()
     effects = machine.on_job(GROUP, result)

@@ -1,10 +1,10 @@
-"""What `flush.messages=1` costs in throughput, with 64 producers: `python bench/group_commit.py [--keep]`.
+"""Measures what `flush.messages=1` costs in throughput, with 64 producers: `python bench/group_commit.py [--keep]`.
 
 One broker has two topics, which differ only in `flush.messages`. Both get the same load A B B A: from 64 producers of
-our client, and from 64 raw connections, each with a window of requests in flight. Printed are the acknowledged
-requests per second by the clock on the wall (median of the turns), the median of the turns' ratios, with to without,
-and what one fsync of the directory's disk takes. The data directory is in TMPDIR, which must be on a disk: in memory
-an fsync costs nothing.
+our client, and from 64 raw connections, each with a window of requests in flight. The program prints the acknowledged
+requests per second of wall-clock time (the median of the turns), the ratio of the topic with the setting to the topic
+without it (the median of the turns), and the time of one fsync on the disk of the directory. The data directory is in
+TMPDIR, which must be on a disk: in memory an fsync costs nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LINGER_MS: Final = 5
 
 
 class RawLoad(NamedTuple):
-    """A load of raw requests: the bytes of a batch and of each record, the requests in flight of each connection, and
-    the number of all requests.
+    """A load of raw requests: the size of a batch and of each record in bytes, the number of requests in flight on each
+    connection, and the total number of requests.
     """
 
     size: int
@@ -54,7 +54,9 @@ class RawLoad(NamedTuple):
 
 
 class ClientLoad(NamedTuple):
-    """A load of our client's producers: the number of records of each, and whether each waits for each record."""
+    """A load of our client's producers: the number of records that each producer sends, and whether it waits for each
+    acknowledgement before it sends the next record.
+    """
 
     records: int
     one_by_one: bool
@@ -70,7 +72,7 @@ LOADS: Final[dict[str, RawLoad | ClientLoad]] = {
 
 
 async def produce_by_clients(address: str, topic: str, load: ClientLoad) -> float:
-    """Acknowledged records per second, without the time in which the producers connect."""
+    """Return the acknowledged records per second, without the time in which the producers connect."""
     value = bytes(100)
 
     async def produce(producer: Producer) -> None:
@@ -94,7 +96,7 @@ async def produce_by_clients(address: str, topic: str, load: ClientLoad) -> floa
 
 
 def produce_raw(clients: list[RawClient], topic: str, load: RawLoad) -> float:
-    """Acknowledged requests per second: each producer sends its next request when a response has arrived."""
+    """Return the acknowledged requests per second. Each response lets its connection send the next request."""
     request = cost.produce_request(topic, cost.batch(load.size, load.record))
     left = load.requests - len(clients) * load.window
     answered, frame = 0, b""
@@ -120,7 +122,7 @@ def produce_raw(clients: list[RawClient], topic: str, load: RawLoad) -> float:
 
 
 def fsync_milliseconds(directory: str) -> float:
-    """The median time of one fsync after 10 KB were appended to a file."""
+    """Return the median time of one fsync after 10 KB were appended to a file, in milliseconds."""
     taken = []
     with tempfile.TemporaryFile(dir=directory) as file:
         for _ in range(FSYNCS):
@@ -168,7 +170,7 @@ def compared(
     for turn in range(turns + 1):
         for topic in (WITH, WITHOUT) if turn % 2 else (WITHOUT, WITH):
             rate = produce(topic, load)
-            if turn:  # the first one warms up
+            if turn:  # the first turn is a warm-up
                 rates[topic].append(rate)
     ratios = sorted(a / b for a, b in zip(rates[WITH], rates[WITHOUT], strict=True))
     ratio, slow, fast = statistics.median(ratios), statistics.median(rates[WITH]), statistics.median(rates[WITHOUT])

@@ -98,6 +98,6 @@ def _cycle(client: RawClient, requests: list[bytes], count: int) -> tuple[int, i
         client.socket.sendall(b"".join(burst))
         for _ in burst:
             frame = client.read_frame()
-            if frame[-2:] != b"\0\0":  # both responses end with the error code
+            if frame[-2:] != b"\0\0":  # the responses of both APIs end with the error code
                 raise RuntimeError(f"error {int.from_bytes(frame[-2:], 'big')}")
     return count, 0

@@ -23,7 +23,7 @@ GUIDE: Final = HERE.parent / "docs" / "guides" / "sizing.md"
 BEGIN, END = "<!-- broker -->\n", "<!-- end of broker -->\n"
 """The marks of the guide between which the table of the part `sizing` stands."""
 Parts = dict[str, dict[str, Any]]
-"""Name of the part -> `date`, `machine`, `rows`."""
+"""Maps the name of each part to its `date`, `machine` and `rows`."""
 
 
 class Line(NamedTuple):
@@ -237,7 +237,8 @@ def page(parts: Parts) -> str:
     rows: dict[str, Row] = {}
     for part in parts.values():
         for row in part["rows"]:
-            rows.setdefault(row["what"], Row(**row))  # the same result in other units follows
+            # Keep the first row of this name: the following row has the same result in other units.
+            rows.setdefault(row["what"], Row(**row))
     text = "# What it costs, on one page\n\n"
     text += (
         "From `make bench` and `python bench/run.py --only apache`; all figures are in [DETAILS.md](DETAILS.md), how\n"

@@ -1,8 +1,10 @@
-"""Measures what the fast lanes save, by brokers with and without lanes in turns: `python bench/lanes.py [--keep]`.
+"""Measures the CPU that the fast lanes save: brokers with and without fast lanes get the same load in turns. `python
+bench/lanes.py [--keep]`.
 
 Both brokers run at the same time and get the same raw load A B B A, so that other load on the machine affects both. The
-program prints the brokers' CPU per request (median of the turns), and the median of the turns' ratios, with lanes to
-without. With three brokers (`--cluster`, which needs Java for ZooKeeper) the CPU is the total of all three.
+program prints the brokers' CPU per request (the median of the turns), and the ratio of the CPU with lanes to the CPU
+without lanes (the median of the turns). With three brokers (`--cluster`, which needs Java for ZooKeeper) the CPU is the
+total of all three.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ REPLICATED_RECORDS: Final = 300
 
 @dataclass(slots=True)
 class Side:
-    """One broker, or the leader of a cluster, under load, and its costs by load."""
+    """One broker, or one cluster, under load. `client` is connected to the broker or to the cluster's leader; `spent`
+    has the CPU microseconds per request of each load, in each turn.
+    """
 
     pids: list[int]
     client: RawClient
@@ -58,7 +62,7 @@ class Side:
     read_bytes: int = 0
     spent: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
-    """Load -> milliseconds until the response: the median of each turn."""
+    """Maps each load to the milliseconds until the response; there is one number for each turn, the median."""
 
 
 Load = Callable[[Side], cost.Cost]
@@ -66,7 +70,7 @@ Load = Callable[[Side], cost.Cost]
 
 @contextlib.contextmanager
 def lanes(*, open: bool) -> Iterator[None]:
-    """Start brokers in this block with lanes if `open`, without lanes otherwise."""
+    """Context manager: brokers that are started in its block have fast lanes if `open` is true, and none otherwise."""
     before = os.environ.pop(VARIABLE, None)
     if not open:
         os.environ[VARIABLE] = "off"
@@ -139,7 +143,9 @@ def _port(side: Side) -> int:
 
 
 def transactions(partitions: int, count: int) -> Load:
-    """Return a load of V1 transactions with one record for each of some partitions, over one connection."""
+    """Return a load of `count` transactions V1 over one connection; each transaction writes one record to each of
+    `partitions` partitions.
+    """
 
     def run(side: Side) -> cost.Cost:
         producer = RawProducer(side.client, WIDE, range(partitions), ONE_RECORD, 1, f"lanes-{partitions}")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Run = Callable[[str, str, int, int, bool], Awaitable[None]]
-"""Gets (address, topic, records, bytes of a record, batched), and produces the records, or consumes those of the same
-call.
+"""A function that produces records, or consumes the records that were produced with the same arguments. Its arguments
+are the address, the topic, the number of records, the bytes of each record, and whether the records are sent in
+batches.
 """
 
 BATCH_BYTES: Final = 65_536

@@ -51,8 +51,8 @@ def _add_commits(add: Add, what: str, taken: Commits) -> None:
 
 
 def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """Measure what idempotence and transactions of 100 ms cost oncelog's own producer, with realistic batches, and the
-    broker.
+    """Measure what idempotence and transactions of 100 ms cost oncelog's own producer, and what they cost the broker,
+    with realistic batches.
     """
     for kilobytes in (16, 64):
         batch = BatchSize(1000, kilobytes * 1024)

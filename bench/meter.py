@@ -1,8 +1,8 @@
 """Measures the resources that a process uses: CPU, CPU in user mode, and instructions if the machine counts them. The
 module also runs loads in turns.
 
-For two loads their ratio counts: the loads run A B A B, each turn gives one ratio, and the median is reported. A
-temporary slowdown of the machine therefore affects both loads.
+Two loads are compared by the ratio of their costs: the loads run A B A B, each turn gives one ratio, and the median is
+reported. A temporary slowdown of the machine therefore affects both loads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HARDWARE, INSTRUCTIONS = 0, 1
 EXCLUDE_KERNEL_AND_HYPERVISOR: Final = 1 << 5 | 1 << 6
 
 Work = Callable[[], int]
-"""Does a piece of work, and returns how many requests it contained."""
+"""A function that does a piece of work, and returns how many requests the work contained."""
 
 
 class Spent(NamedTuple):

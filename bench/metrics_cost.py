@@ -16,18 +16,19 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce  # imported first, because it sets sys.path
+# Import this module first, because it sets sys.path.
+from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
 
 PAIRS: Final = 4
-"""The number of pairs of brokers: two processes of the same build may differ by five percent as long as they live, so
-several pairs are measured.
+"""The number of pairs of brokers. Several pairs are measured, because two processes of the same build may differ by
+five percent during their whole life.
 """
 REQUESTS: Final = 1500
 LIMIT: Final = 1.01
-"""The highest ratio that the docs promise: at most one percent more."""
+"""The highest allowed ratio, with metrics to without: the docs promise at most one percent more."""
 
 
 def opened(stack: contextlib.ExitStack, *, tells: bool, before: str | None, silent: bool) -> Build:

@@ -15,14 +15,16 @@ CLOCK: Final = time.perf_counter
 
 
 class Steps(NamedTuple):
-    """Seconds of each one-record step: once produced and committed one after the other, once in a transaction."""
+    """The seconds that each record took: `naive` with the record produced and the offset committed one after the other,
+    `transactional` with both in a transaction.
+    """
 
     naive: list[float]
     transactional: list[float]
 
 
 class Commits(NamedTuple):
-    """Seconds of entire transactions, of their commits, and of the same records without a transaction."""
+    """The seconds of entire transactions, of their commits, and of sending the same records without a transaction."""
 
     whole: list[float]
     commit: list[float]
@@ -217,4 +219,6 @@ PROCESS: Final[dict[str, Callable[[str, str, str, int, int], Awaitable[Steps]]]]
     "aiokafka": aiokafka_process,
     "confluent-kafka": librdkafka_process,
 }
-"""(address, from topic, to topic, records in one turn, turns)."""
+"""The functions that run the one-record loop, by library. Their arguments are the broker's address, the input topic,
+the output topic, the number of records in one turn, and the number of turns.
+"""

@@ -31,8 +31,9 @@ Snapshot = dict[int, Usage]
 
 
 class ProcessTree:
-    """A process with all its descendants. The tree also includes the processes whose command line names `helper` and
-    ends in the process's id, with their descendants: such a process was started for this one, but has another parent.
+    """A process with all its descendants. The tree also includes every process whose command line names `helper` and
+    ends with the id of the root process, and the descendants of that process. Such a helper works for the root process,
+    but has another parent.
     """
 
     def __init__(self, root: int, helper: str) -> None:
@@ -40,8 +41,8 @@ class ProcessTree:
         self._helper = helper
 
     def cpu_of(self, do: Callable[[], object]) -> float:
-        """Return the CPU seconds that the tree uses for `do`, until the processes started last have ended or
-        are idle.
+        """Call `do`, and return the CPU seconds that the tree uses for it, until the processes that were started last
+        have ended or are idle.
         """
         before = self._snapshot()
         do()

@@ -36,7 +36,7 @@ def headers(producers: int, batches: int) -> Iterator[tuple[int, ...]]:
 
 
 def memory_of_producers(count: int) -> float:
-    """Return how many MB of resident memory producers with full windows take."""
+    """Return how many MB of resident memory `count` producers take, each with five remembered batches, the maximum."""
     process = psutil.Process()
     gc.collect()
     before = process.memory_info().rss
@@ -49,7 +49,7 @@ def memory_of_producers(count: int) -> float:
 
 @dataclass
 class Stalls:
-    """The longest times in ms for which the event loop would be blocked."""
+    """The longest times in ms for which each operation would block the event loop."""
 
     expiry: float
     image: float
@@ -77,8 +77,8 @@ def stalls(count: int) -> Stalls:
 
 
 def reopening(directory: str, count: int) -> tuple[float, float]:
-    """Return the seconds to open a log with `count` producers that have two batches each: (after a crash, after a clean
-    shutdown).
+    """Return two times in seconds for opening a log in which `count` producers have two batches each: the time after a
+    crash, and the time after a clean shutdown.
     """
     path = os.path.join(directory, "many-0")
 

@@ -1,5 +1,6 @@
-"""`format("python-noop")`: a sink of Spark's Python API that drops all rows, and a source of it that repeats one Arrow
-batch made beforehand. They measure the cost of the API itself."""
+"""`format("python-noop")`: a sink that drops all rows, and a source that repeats one Arrow batch which was made
+beforehand. Both use Spark's Python API. They are used to measure the cost of that API itself.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ COLUMNS: Final = pa.schema(
         "timestampType": pa.int32(),
     }
 )
-"""`SCHEMA` in Arrow's types."""
+"""The schema SCHEMA, in Arrow's types."""
 
 
 class Nothing:
@@ -56,7 +57,9 @@ class NothingOfAStream(Nothing, DataSourceStreamArrowWriter):
 
 
 class Repeated:
-    """Reads `rows` rows of `size` bytes in `partitions` parts: the options of the source."""
+    """A source whose options are `rows`, `size` and `partitions`: it returns that many rows, of `size` bytes each,
+    divided among that many partitions.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         self._rows, self._size, self._partitions = (int(options[each]) for each in ("rows", "size", "partitions"))
@@ -119,7 +122,9 @@ class PythonNoop(DataSource):
 
 
 def _batch(rows: int, size: int) -> pa.RecordBatch:
-    """Records without keys, with a value of `size` bytes each: the columns that the source of oncelog returns."""
+    """Return an Arrow batch of records without keys, with values of `size` bytes. It has the columns that oncelog's
+    source returns.
+    """
     return pa.RecordBatch.from_pydict(
         {
             "key": [None] * rows,

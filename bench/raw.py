@@ -19,7 +19,7 @@ SIZE = Struct(">i")
 
 
 class RawClient:
-    """One connection. A raw connection; `call` waits for the response, and `pipeline` keeps a window of prepared
+    """One connection. `call` sends a request and waits for the response; `pipeline` keeps at most `window` prepared
     requests in flight.
     """
 
@@ -71,7 +71,7 @@ class RawClient:
         return frame
 
     def receive_frames(self) -> list[bytes]:
-        """The complete frames that one receive brings; for clients that wait for many sockets."""
+        """Return the frames that are complete after one receive, for programs that wait for many sockets."""
         self._receive()
         pending, frames = self._pending, []
         while len(pending) >= 4:

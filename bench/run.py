@@ -159,7 +159,7 @@ async def library_rounds(table: Table, broker: BrokerProcess, records: int) -> N
 
 
 def compaction(table: Table, records: int) -> None:
-    """Measure a cleaning of a compacted topic while a client repeatedly sends a small request."""
+    """Measure the cleaning of a compacted topic, while a client repeatedly sends a small request."""
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data", cleaner.BROKER_SETTINGS, log_level="info") as broker,

@@ -1,8 +1,8 @@
 """Compares ways to send 1 MB of a file that is in the page cache: `python bench/sending.py [--directory PATH] [--turns
 N]`.
 
-The program prints the CPU of the sending process per MB as median, lowest and highest turn; the ways run in turns A B B
-A. The receiver is a separate process on the loopback interface.
+The ways run in turns A B B A. The program prints the CPU of the sending process per MB: the median, the lowest and the
+highest of the turns. The receiver is a separate process on the loopback interface.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ while connection.recv_into(scratch):
 
 
 def ways(connection: socket.socket, file: int) -> dict[str, Callable[[int], None]]:
-    """Name of a way -> function that sends the portion of the file at a position."""
+    """Maps the name of each way to a function that sends the part of the file at a given position."""
     mapping = mmap.mmap(file, FILE_BYTES, access=mmap.ACCESS_READ)
     whole = memoryview(mapping)
 

@@ -5,7 +5,7 @@ consumer has seen the copy, pauses, and produces the next record. So each record
 query is idle before it. oncelog's connector and Spark's own connector take turns in one session. The phases are those
 of Spark's progress, in milliseconds. The CPU milliseconds for each record are those of the JVM, of all its descendant
 processes (Python, and the processes that Hadoop's local file system starts for each file of the checkpoint), and of the
-broker. The last results are those of an idle query.
+broker. The last rows of the table are the results of an idle query.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ RECORDS: Final = 16
 TURNS: Final = 4
 PAUSE_SECONDS: Final = 0.2
 WARM_UP: Final = 8
-"""The number of records at the start of each turn that do not count, because the query's processes start and the JVM
-compiles.
+"""The first records of each turn, this many, do not count: the query's processes are starting, and the JVM is
+compiling.
 """
 TIMEOUT_SECONDS: Final = 60.0
 PHASES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
@@ -75,7 +75,7 @@ class Taken:
     visible: list[float] = field(default_factory=list)
     phases: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
     cpu: dict[str, list[float]] = field(default_factory=lambda: {"JVM": [], "Python": [], "broker": []})
-    """CPU for each record; each turn adds one number."""
+    """The CPU milliseconds for each record; each turn adds one number."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -137,7 +137,8 @@ def idle(add: Add, spark: Any, broker: BrokerProcess, partitions: int, seconds: 
     options = {"kafka.bootstrap.servers": broker.address, "subscribe": "idle"}
     query = spark.readStream.format("oncelog").options(**options).load().writeStream.format("noop").start()
     try:
-        time.sleep(10)  # the query starts, and the pauses between its lookups grow
+        # Wait until the query has started, and the pauses between its requests to the brokers have grown.
+        time.sleep(10)
         before, began = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter()
         time.sleep(seconds)
         after, passed = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter() - began
@@ -212,7 +213,7 @@ def _cpu_seconds(jvm_pid: int, broker_pid: int) -> dict[str, float]:
         try:
             python += sum(each.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            continue  # the process has ended; its parent's time now includes its time
+            continue  # the process has ended, and the time of its parent now includes the time of this process
     broker = psutil.Process(broker_pid).cpu_times()
     return {"JVM": own.user + own.system, "Python": python, "broker": broker.user + broker.system}
 

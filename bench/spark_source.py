@@ -2,11 +2,12 @@
 
 Two kinds of query are measured, with records of 100 B and 1 KB, and several numbers of partitions:
 
-- a batch read (`spark.read`) into `noop`, most of which is the reading itself;
-- a short stream (`trigger(availableNow=True)`), of which the start of Python processes is a large part.
+- a batch read (`spark.read`) into `noop`, which spends most of its time on the reading itself;
+- a short stream (`trigger(availableNow=True)`), which spends a large part of its time on starting Python processes.
 
-A source in Python that repeats an Arrow batch made beforehand ("nothing, in Python") takes turns with both: what it
-takes is the price of Spark's API for sources in Python. Its ratio to the connector is the highest that is possible.
+A third source, "nothing, in Python", takes turns with the two: it is written in Python and repeats an Arrow batch made
+beforehand. Its CPU time is the cost of Spark's API for sources in Python. Its ratio to Spark's connector is the highest
+ratio that a source in Python can reach.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def _short_stream(session: Session, name: str, options: Mapping[str, str]) -> Ca
 
 
 def _worker(address: str, topic: str) -> float:
-    """Measure the Python part of a task without Spark, from the broker to Arrow batches. The best of three rounds."""
+    """Measure the Python part of a task without Spark, from the broker to Arrow batches. Returns the rows per CPU
+    second of the best round.
+    """
     from oncelog_pipeline.spark.data_source import OncelogDataSource
 
     reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]

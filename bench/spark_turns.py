@@ -1,9 +1,9 @@
-"""Provides a Spark session with a broker, and measures the CPU seconds of different ways of doing the same work in it,
-in turns.
+"""Provides a Spark session with a broker. Measures, in turns, the CPU seconds of several ways of doing the same work in
+this session.
 
 Spark's own Kafka connector consists of four jars from Maven; if no release fits this PySpark, the connector is skipped,
-and a line says so. The JVM is configured as for users, with both compilers, and the session's Python is the one that
-`set_environment()` chooses.
+and a line says so. The JVM has both compilers, as for users, and the session uses the Python that `set_environment()`
+chooses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS: Final = {
     "spark.executor.heartbeatInterval": "60s",
     "spark.network.timeout": "600s",
     "spark.driver.memory": "1g",
-    # Tests disable the JVM's second compiler, but users' queries have it.
+    # These options do not disable the JVM's second compiler, as tests do, because users' queries run with it.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -16,7 +16,7 @@ class Row:
 
 
 class Add(Protocol):
-    """Adds a row to the table."""
+    """The type of the function that adds a row to the table."""
 
     def __call__(
         self, what: str, value: float, unit: str, *, at_most: float | None = None, at_least: float | None = None

@@ -1,4 +1,4 @@
-"""Measures the cost of TLS for the broker: processor time for each small request, for each GB fetched, for each
+"""Measures the processor time that TLS costs the broker for each small request, for each GB fetched, and for each new
 connection.
 
 `python bench/run.py --only tls` starts a broker with both listeners, and sends requests to both in turns, A B A B, so
@@ -30,7 +30,9 @@ FETCH_BYTES = 8 * 900_000
 
 Connect = Callable[[], socket.socket]
 Work = Callable[[Connect, int], float]
-"""Does the work a number of times, and returns how much was done in units of the reported result."""
+"""A function that does the work a given number of times, and returns the amount of work in the unit of the reported
+result.
+"""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -109,4 +111,4 @@ WORK: dict[str, tuple[Work, int]] = {
     "fetch, 900 KB batches": (_gigabytes, 40),
     "connections": (_connections, 1_000),
 }
-"""Name -> the work, and how often it is done in a turn."""
+"""Maps a name to the work, and to how often the work is done in one turn."""

@@ -18,17 +18,19 @@ LOOK_EVERY: Final = 100
 """The number of records between two readings of the clock."""
 LINGER_MS: Final = 5
 IN_FLIGHT: Final = 5
-"""The maximum number of requests in flight, which is what idempotence allows; librdkafka would have no limit without
-idempotence, and Kafka's own client has this limit.
+"""The maximum number of requests in flight: the highest that idempotence allows, and the default of Kafka's own client.
+It is set explicitly, because librdkafka has no such limit without idempotence.
 """
 BUFFER_KILOBYTES: Final = 32_768
-"""Kafka's default buffer size in KB: a larger buffer would be sent when the transaction ends, long after its 100 ms."""
+"""librdkafka's buffer in KB, set to Kafka's default. With a larger buffer, a transaction of 100 ms would end much
+later, because the end waits until all buffered records are sent.
+"""
 TIMEOUT_SECONDS: Final = 60.0
 CLOCK: Final = time.perf_counter
 
 
 class Produced(NamedTuple):
-    """The number of records produced in so many seconds, and the client's CPU seconds for them."""
+    """The result of a run: the number of produced records, the elapsed seconds, and the client's CPU seconds."""
 
     records: int
     seconds: float
@@ -36,14 +38,14 @@ class Produced(NamedTuple):
 
 
 class BatchSize(NamedTuple):
-    """Bytes of a record, and the maximum bytes of a batch."""
+    """The size of a record, and the maximum size of a batch, in bytes."""
 
     record_bytes: int
     batch_bytes: int
 
 
 class Way(NamedTuple):
-    """How to produce: which of KINDS, to which topic, and for how long."""
+    """Describes how to produce: which of KINDS, to which topic, and for how long."""
 
     kind: str
     address: str
@@ -180,7 +182,7 @@ def _librdkafka_send(producer: Any, topic: str, value: bytes) -> None:
     while True:
         try:
             return producer.produce(topic, value)
-        except BufferError:  # librdkafka's queue is full
+        except BufferError:  # librdkafka's queue is full: let it send, then try again
             producer.poll(0.01)
 
 

@@ -2,7 +2,7 @@
 library.
 
 librdkafka, aiokafka and Kafka before 4.0 use V1, in which separate requests add partitions and offsets. V2 is KIP-890:
-Produce and TxnOffsetCommit add them, and each transaction has its own epoch.
+in V2, Produce and TxnOffsetCommit themselves add partitions and offsets, and each transaction has its own epoch.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_coordinator(client: RawClient, key: str, kind: int) -> None:
 
 
 class Batch(NamedTuple):
-    """The number of records in each partition's batch, and the bytes of a record."""
+    """The number of records in the batch of each partition, and the size of each record in bytes."""
 
     records: int
     record_bytes: int
@@ -79,8 +79,8 @@ ONE_RECORD: Final = Batch(1, 100)
 
 @dataclass
 class RawProducer:
-    """One producer over one connection. Without a transactional id the producer is idempotent; with `version` 0 it is
-    not idempotent either.
+    """One producer over one connection. `version` is the transaction version (1 or 2). Without a transactional id the
+    producer is only idempotent; with `version` 0 it is not even idempotent.
     """
 
     client: RawClient
@@ -226,7 +226,7 @@ def _error_codes(answer: object) -> Iterator[int]:
 
 
 class Taken(NamedTuple):
-    """Seconds of one transaction, and of its last request, the commit."""
+    """The seconds that one transaction took, and the seconds of its last request, the commit."""
 
     whole: float
     commit: float
@@ -256,8 +256,8 @@ def one_after_another(client: RawClient, transactions: Iterable[Requests]) -> li
 
 
 def side_by_side(clients: Sequence[RawClient], transactions: Sequence[Sequence[Requests]]) -> tuple[float, list[Taken]]:
-    """Like `one_after_another`, for all clients concurrently, each over its own connection; return the total seconds as
-    well.
+    """Do the same as `one_after_another` for all clients concurrently, each over its own connection. Return the total
+    seconds, and the seconds of each transaction.
     """
     begun = time.perf_counter()
     runs = [_Run(client, mine) for client, mine in zip(clients, transactions, strict=True)]

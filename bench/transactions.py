@@ -1,5 +1,6 @@
-"""Measures the cost of exactly once: idempotence and transactions against plain producing, transactions of several
-shapes, many concurrent transactional ids, and one-record consume-process-produce against its naive form.
+"""Measures the cost of exactly once. It compares idempotent and transactional producing with plain producing, and
+measures transactions of several shapes and many concurrent transactional ids. It also compares a
+consume-process-produce loop of one-record transactions with the same loop without transactions.
 
 Implements the part `transactions` of `run.py`: this module measures the broker with raw requests, and
 `library_transactions` measures the library clients. Loads that are compared run in turns (`meter`).
@@ -36,10 +37,12 @@ from transaction_load import (
 
 IDS_AT_ONCE, PARTITIONS_EACH = 64, 3
 TRANSACTION_MEGABYTES: Final = 20
-"""MB of records that a fast client produces in 100 ms, which is the size of a transaction that commits every 100 ms."""
+"""A fast client produces this many MB of records in 100 ms, so a transaction that is committed after 100 ms has this
+size.
+"""
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 CALM_SECONDS: Final = 0.2
-"""Seconds that are longer than the broker takes to free a deleted topic's files."""
+"""Seconds to wait after a topic was deleted, longer than the broker takes to free its files."""
 VERSIONS: Final = {"V1": 1, "V2": 2}
 
 Load = Callable[[], Work]
@@ -61,7 +64,7 @@ def measure(add: Add, scale: int) -> None:
         libraries.measure(add, broker.address, client, meter, scale)
 
 
-# --- overhead ------------------------------------------------------------------------------------------------------
+# The next functions measure plain, idempotent and transactional requests.
 
 
 def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
@@ -86,8 +89,9 @@ def _requests_in_turns(
     """Measure the cost of one of `count` requests, with `window` in flight. All transactional requests of a turn are
     one transaction.
 
-    Each turn has its own topic, one segment long, and the previous topic was deleted `calm_seconds` before. Sealing a
-    segment, syncing it and freeing its pages costs as much as hundreds of requests, in whichever turn it happens.
+    Each turn has its own topic, one segment long, and the previous topic was deleted `calm_seconds` before. Otherwise
+    some turns would include the work of closing a segment, syncing it and freeing its pages, which costs as much as
+    hundreds of requests.
     """
     topics = (f"overhead-{batch.records}-{batch.record_bytes}-{number}" for number in itertools.count())
     topic = ""
@@ -140,7 +144,7 @@ def _add_overhead(
             add(f"{name} against plain, {what}", one.against(plain, "instructions"), "instr. ratio")
 
 
-# --- transactions --------------------------------------------------------------------------------------------------
+# The next functions measure entire transactions.
 
 
 def cost_of_a_transaction(add: Add, client: RawClient, meter: Meter, scale: int) -> None:

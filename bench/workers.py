@@ -1,9 +1,10 @@
-"""What several workers cost beside a broker alone: CPU for a record, idle CPU, memory, and the time until a killed
-worker is back.
+"""Measures what several workers cost in comparison with a single broker: CPU for a record, idle CPU, memory, and the
+time until a killed worker is back.
 
-Both run at the same time, and get the same load in turns. The load is one record of 100 B on each of many connections
-at a time, over partitions of all workers. The CPU is that of all processes, the supervisor included. The rate by the
-clock is what the machine has left beside the client that makes the load: on two cores the client takes a part of one.
+The workers and the single broker run at the same time, and get the same load in turns. The load uses many connections,
+to the leaders of partitions of all workers: each connection has one record of 100 B in flight. The CPU time includes
+all processes of a side, also the supervisor. The rate in wall-clock time depends on the machine, because the client
+that makes the load also needs CPU: on two cores it takes a part of one core.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ KILLS: Final = 5
 
 
 class Subject:
-    """A broker alone, or workers, under load."""
+    """A single broker, or several workers, under load."""
 
     def __init__(self, name: str, process: BrokerProcess) -> None:
         self.name = name
@@ -47,7 +48,7 @@ class Subject:
         client.close()
 
     def pids(self) -> list[int]:
-        """The process, and its workers."""
+        """Return the ids of the process and of its workers."""
         workers = self.process.pids().values() if isinstance(self.process, WorkerProcesses) else ()
         return [self.process.pid, *workers]
 
@@ -55,16 +56,22 @@ class Subject:
         return sum(map(cost.cpu_seconds, self.pids()))
 
     def megabytes(self) -> float:
-        """Memory of all processes; a page that several share counts once."""
+        """Return the memory of all processes in MB. A page that several processes share is divided among them, so it
+        counts once.
+        """
         return sum(float(psutil.Process(pid).memory_full_info().pss) for pid in self.pids()) / 1e6
 
     def connect(self, count: int) -> list[tuple[RawClient, bytes]]:
-        """Connections to the leaders of all partitions in turn, each with its request."""
+        """Open `count` connections, to the leaders of all partitions in turn; return each connection with the request
+        to send on it.
+        """
         partitions = itertools.islice(itertools.cycle(range(PARTITIONS)), count)
         return [(RawClient(self._ports[each]), produce_request(each)) for each in partitions]
 
     def load(self, connections: list[tuple[RawClient, bytes]], rounds: int) -> tuple[float, float]:
-        """One record from each connection at a time. Returns CPU microseconds and requests by the clock's second."""
+        """Send one record on each connection, wait for all responses, and repeat this `rounds` times. Returns the CPU
+        microseconds per request, and the requests per second of wall-clock time.
+        """
         frame = b""
         cpu, started = self.cpu_seconds(), time.perf_counter()
         for _ in range(rounds):
@@ -113,7 +120,9 @@ def under_load(add: Add, subjects: tuple[Subject, ...], count: int, rounds: int)
 
 
 def back_after(workers: WorkerProcesses) -> float:
-    """Seconds from kill -9 of a worker until a record is acknowledged in one of its partitions; the median."""
+    """Return the median of the seconds from kill -9 of a worker until a record is acknowledged in one of its
+    partitions.
+    """
     taken = []
     for _ in range(KILLS):
         client = RawClient(workers.port)
@@ -125,12 +134,13 @@ def back_after(workers: WorkerProcesses) -> float:
         while not is_acknowledged(port, partition):
             time.sleep(0.005)
         taken.append(time.perf_counter() - started)
-        time.sleep(11)  # else the next death counts as one of several in succession
+        # Wait, because a worker that has died several times in quick succession is restarted with a delay.
+        time.sleep(11)
     return statistics.median(taken)
 
 
 def is_acknowledged(port: int, partition: int) -> bool:
-    """Whether a leader acknowledges a record now."""
+    """Return whether the leader at this port acknowledges a record now."""
     try:
         client = RawClient(port)
     except OSError:
@@ -154,7 +164,7 @@ def produce_request(partition: int) -> bytes:
 
 
 def leader_ports(client: RawClient) -> dict[int, int]:
-    """Partition -> port of its leader, when all have one."""
+    """Wait until all partitions have leaders; return the port of each partition's leader."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
     deadline = time.monotonic() + cost.LEADER_SECONDS
     while time.monotonic() < deadline:

@@ -2,8 +2,8 @@
 pip-audit knows.
 
 The exit code is 0 if every package was looked up and has no advisory, 1 if there is an advisory, and 3 if packages
-could not be looked up: an audit without data must not look like one without findings. The program pip-audit itself ends
-with 0 if an index knows none of the packages, as mirrors without advisories do.
+could not be looked up: an audit without data must not look like one without findings. pip-audit itself returns 0 if an
+index knows none of the packages, as is the case for mirrors without advisories.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 
 PINNED: Final = Path(__file__).parents[1] / "constraints.txt"
 SERVICES: Final = ("pypi", "osv")
-"""The names of services for pip-audit; the second one is used if the first one has no data."""
+"""The indexes to query, by their names in pip-audit; the second index is used if the first has no data."""
 TIMEOUT_SECONDS: Final = 900.0
 NOTHING_KNOWN, ADVISORIES, NOT_LOOKED_UP = 0, 1, 3
 
 
 class Found(NamedTuple):
-    """The result of one index."""
+    """The result of querying one index."""
 
     advisories: list[str]
     """One line for each advisory."""
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def found_in(report: Mapping[str, Any]) -> Found:
-    """Parse pip-audit's JSON."""
+    """Parse the JSON output of pip-audit."""
     advisories, skipped, looked_up = [], [], 0
     for package in report["dependencies"]:
         if "skip_reason" in package:
@@ -67,7 +67,7 @@ def ask(command: Sequence[str], service: str) -> Found | str:
 
 
 def audit(command: Sequence[str]) -> int:
-    """Print the findings, and return the exit code. `command`: pip-audit."""
+    """Print the findings, and return the exit code. `command` is the command line that runs pip-audit."""
     best: Found | None = None
     for service in SERVICES:
         found = ask(command, service)

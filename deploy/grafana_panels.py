@@ -2,9 +2,9 @@
 
     python deploy/grafana_panels.py dashboard.json http://127.0.0.1:9404/metrics [--source "where it is from"]
 
-prints a table of the panels. A query can be filled if each of its metrics is exported with the labels that the query
-selects and, if the query selects one value of a label, with that value. Labels that Prometheus adds when it scrapes are
-ignored.
+The command above prints a table of the panels. A query can be filled if the broker exports each of its metrics with the
+labels that the query selects. If the query selects one value of a label, a sample must have that value. Labels that
+Prometheus adds when it scrapes are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ADDED = frozenset(
     {"job", "instance", "env", "cluster", "namespace", "pod", "container", "service", "strimzi_io_cluster",
      "strimzi_io_name", "kubernetes_pod_name", "kubernetes_namespace", "persistentvolumeclaim"}
 )  # fmt: skip
-"""Labels that name the place of a scrape; the broker does not export them."""
+"""Labels that Prometheus adds to say which target was scraped; the broker does not export them."""
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 METRIC = re.compile(r"(?<![\w\"$.])([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?(?!\s*\(|[\w\"])")
 MATCHER = re.compile(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
@@ -67,7 +67,7 @@ def asked(query: str) -> list[Asked]:
 
 
 def grouping(query: str) -> set[str]:
-    """Return the labels by which a query groups."""
+    """Return the labels by which a PromQL query groups its results."""
     return {label.strip() for labels in GROUPING.findall(query) for label in labels.split(",") if label.strip()}
 
 

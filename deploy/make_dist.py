@@ -29,7 +29,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 ADDRESS_IN_PAGES = "127.0.0.1:9092"
 EXTRAS = "broker,console,otel"
 TO_TRY_IT = ("pytest", "confluent-kafka")
-"""Further packages that the programs need."""
+"""The packages that the programs of the README and the guide need in addition to oncelog."""
 PATIENCE_SECONDS = 300.0
 EXPECTED = (
     "oncelog_testing/plugin.py",

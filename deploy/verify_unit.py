@@ -1,7 +1,7 @@
 """Runs `systemd-analyze verify` on oncelog.service, if systemd is installed, as a part of `make lint`.
 
-systemd-analyze requires that the program is installed, so the unit is checked with another program in its place that
-always exists.
+systemd-analyze requires that the program of the unit is installed. The unit is therefore checked with another program
+in its place, which always exists.
 """
 
 import shutil
@@ -26,8 +26,8 @@ def main() -> int:
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, timeout=60
         )
-    # systemd-analyze reports unknown settings, but exits with 0; it also reports other units that oncelog.service
-    # needs.
+    # Judge by the output lines that name this unit: systemd-analyze exits with 0 although it reports unknown settings,
+    # and it also reports problems of other units that oncelog.service needs.
     said = [line for line in (done.stderr + done.stdout).splitlines() if UNIT.name in line]
     if done.returncode or said:
         print("\n".join(said) or done.stderr, file=sys.stderr)

@@ -92,7 +92,7 @@ async def exactly_once(consumer: Consumer, producer: Producer, target: str, cras
     async def process(records: list[ConsumerRecord]) -> None:
         for record in records:
             await producer.send(target, record.value)
-        await producer.flush()  # only needed so that the crash leaves the records in the log
+        await producer.flush()  # flush only so that the records are already in the log when the process crashes
         crash.work(len(records))
 
     await consume_process_produce(consumer, producer, process, max_records=RECORDS_PER_POLL, stop=stop)
@@ -127,7 +127,9 @@ async def fill(servers: str, source: str, count: int) -> None:
 
 
 async def copies(servers: str, target: str) -> str:
-    """Return a summary of the copies that a read_committed consumer finds."""
+    """Return a summary of the numbers that a read_committed consumer finds in the output topic, and of their
+    duplicates.
+    """
     found: list[bytes | None] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(target, index) for index in await consumer.partitions_for(target)]

@@ -1,7 +1,8 @@
 """Writes a topic into a database, with each record counted once (S62), in two ways that both need no Kafka transaction.
 
 - `upsert` writes at least once, but a repetition is harmless: each record becomes one row, whose key identifies the
-  record. The group's offsets are committed after the transaction of the database. Use this way if the result is a row.
+  record. The group's offsets are committed after the transaction of the database. Use this way if each record
+  determines one row, so that writing the row again changes nothing.
 - `offsets-in-db` stores the offsets in the database, in the same transaction that uses the records, and a consumer
   begins at these offsets (seek on assign). Use this way for results that a repeated record would make wrong, such as
   the sums here. Each change names the offset from which it continues, so a consumer that has lost its partition changes
@@ -64,7 +65,7 @@ def upsert(database: sqlite3.Connection, polled: Polled) -> None:
                 database.execute("INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?)", row)
 
 
-# --- offsets in the database
+# The mode `offsets-in-db`.
 
 
 class SeekToStored(RebalanceListener):

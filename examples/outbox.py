@@ -41,7 +41,7 @@ def open_database(path: str) -> sqlite3.Connection:
 
 
 def place_order(database: sqlite3.Connection, order_id: str, item: str) -> None:
-    """Act as the application: write its data and its message, either both or neither."""
+    """Act as the application: write the data and the outbox row, either both or neither."""
     with database:
         database.execute("INSERT INTO orders VALUES (?, ?)", (order_id, item))
         database.execute("INSERT INTO outbox (key, value) VALUES (?, ?)", (order_id, f"ordered: {item}"))
@@ -53,7 +53,8 @@ async def relay(servers: str, database: sqlite3.Connection, topic: str, *, until
     key = transactional_id.encode()
     await ensure_state_topic(servers, POSITIONS)
     async with Producer(servers, transactional_id=transactional_id) as producer:
-        position = await last_value(servers, POSITIONS, key)  # from now on only this producer can change the position
+        # Opening the producer has fenced all earlier relays, so only this producer can change the position from now on.
+        position = await last_value(servers, POSITIONS, key)
         next_seq = 1 if position is None else int(position)
         while True:
             rows = database.execute(

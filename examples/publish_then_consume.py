@@ -45,7 +45,7 @@ async def show(servers: str, topic: str) -> Seen:
         Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as own,
         Consumer(servers, isolation_level="read_uncommitted", auto_offset_reset="earliest") as hasty,
     ):
-        await producer.partitions_for(topic)  # requesting the partitions creates the topic
+        await producer.partitions_for(topic)  # this request creates the topic if it does not exist
         for consumer in (own, hasty):
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)

@@ -23,7 +23,7 @@ from oncelog.errors import TopicAlreadyExists
 SOURCE, TARGET = "numbers", "squares"
 PARTITIONS = 4
 BATCH = 5_000
-"""The number of records of one batch, which is small, so that many moments for a kill exist."""
+"""The number of records in one batch. It is small, so that there are many batches in which the query can be killed."""
 
 
 async def fill(servers: str, records: int, source: str = SOURCE, target: str = TARGET) -> None:

@@ -1,7 +1,7 @@
-"""A compacted topic as the memory of a program, which stores the last value of a key.
+"""Uses a compacted topic as the memory of a program: the topic stores the last value of each key.
 
-If a value is written in the same transaction as the data that it describes, the value is never ahead of that data and
-never behind it.
+If a value is written in the same transaction as the data that it describes, the value always agrees with the data that
+is visible.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ between two commits, the job repeats the checkpoint, and writers that have alrea
 
     python -m examples.two_phase_sink --servers 127.0.0.1:9092 --checkpoints 10
 
-Such a repetition requires a source that can repeat the records of a checkpoint: here the records are numbers, in Spark
-the ranges in its log of offsets. A prepared transaction does not outlive its process: the next producer with that
-transactional id aborts it. If the broker has two-phase commit, the prepared transaction can be kept instead: see
-`two_phase_database`. (Flink resumes it by the producer's id and epoch, on any Kafka.)
+Such a repetition requires a source that can read the records of a checkpoint again. Here the records are numbers that
+are computed again; Spark reads the same ranges of offsets again. A prepared transaction does not outlive its process:
+the next producer with that transactional id aborts it. If the broker has two-phase commit, the prepared transaction can
+be kept instead: see `two_phase_database`. (Flink can end a prepared transaction on any Kafka cluster, because it stores
+the producer's id and epoch.)
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Start: lock the data directories -> open the metadata store -> compare the directories with the store, refuse the start
 or continue (`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the
-controller
-role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker -> serve. No
-request is served before the cluster image is complete.
+controller role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker ->
+serve. No request is served before the cluster image is complete.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ logger = logging.getLogger(__name__)
 
 DOUBT_SECONDS: Final = 2.0
 """Seconds for which a stopping broker waits for a late response of ZooKeeper that confirms its session, because without
-a session it cannot hand over its leaderships. If ZooKeeper is unreachable, the stop is
-delayed by this number of seconds.
+a session it cannot hand over its leaderships. If ZooKeeper is unreachable, the stop is delayed by this number of
+seconds.
 """
 
 
 class Parts(NamedTuple):
-    """The parts of a started broker."""
+    """The parts of a started broker; package `assembly` has the class of each part."""
 
     advertised: tuple[Listener, ...]
     storage: Storage
@@ -72,9 +71,9 @@ class Broker:
         shared_listeners: Sequence[Listener] = (),
     ) -> None:
         """`clock`, `disk`, `network`: None means the clock, disk or network of the operating system. `store`: opens the
-        metadata store; None
-        means the store that the configuration names. Several brokers of one process may share a `MemoryTree`.
-        `shared_listeners`: addresses on which all workers of this machine listen; empty if this broker is not a worker.
+        metadata store; None means the store that the configuration names. Several brokers of one process may share a
+        `MemoryTree`. `shared_listeners`: addresses on which all workers of this machine listen; empty if this broker is
+        not a worker.
         """
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
@@ -84,8 +83,8 @@ class Broker:
         """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
-        """Set when the broker cannot continue and must be stopped; the reason is logged. This event is not set while
-        ZooKeeper is unreachable; the broker then only stops leading until ZooKeeper is reachable again.
+        """An event that is set when the broker cannot continue and must be stopped; the reason is logged. This event is
+        not set while ZooKeeper is unreachable; the broker then only stops leading until ZooKeeper is reachable again.
         """
         self.http_service = HttpService()
 

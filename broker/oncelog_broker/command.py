@@ -1,8 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
 The command prints one line on standard output: the addresses, the mode, and the data directories. All other output is
-log output on
-standard error, by default from level WARNING on.
+log output on standard error, by default from level WARNING on.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def serve(
 
 
 def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
-    """The number of workers to run; None means one broker in this process. Raises Failure."""
+    """Return the number of workers to run; None means one broker in this process. Raises Failure."""
     from oncelog_broker.runtime.cores import usable_cores
     from oncelog_broker.runtime.disk import RealDisk
     from oncelog_broker.workers.worker_directories import (
@@ -195,7 +194,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.stores.embedded import StoreFileError
     from oncelog_broker.metadata.stores.store import MetadataError
-    from oncelog_broker.runtime.garbage import keep_collections_short
+    from oncelog_broker.runtime.garbage import keep_collections_short, pause_collections
     from oncelog_protocol.errors import KafkaError
 
     assert isinstance(broker, Broker)
@@ -213,6 +212,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         EndpointInUse, NoCommonLevel, NoteError, StartRefused,
     )  # fmt: skip
+    pause_collections()
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # the start may be waiting for ZooKeeper
@@ -225,7 +225,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         signalled.cancel()
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
-    keep_collections_short()
+    keep_collections_short(after_pause=True)
     await asyncio.to_thread(flush_logs)  # write the queued log lines of the start before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)

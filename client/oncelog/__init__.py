@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
     value = getattr(import_module(home), name)
-    globals()[name] = value  # so that later accesses do not call __getattr__
+    globals()[name] = value  # store the name here, so that later accesses do not call __getattr__
     return value
 
 

@@ -1,4 +1,6 @@
-"""The address of a broker, in its own module because brokers import it without the client's settings."""
+"""The address of a broker. The class has a module of its own, so that the broker can import it without importing the
+client's settings.
+"""
 
 from __future__ import annotations
 

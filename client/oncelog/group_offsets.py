@@ -11,8 +11,8 @@ MAX_OFFSET: Final = 2**63 - 1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """`offset` is the offset of the next record to read, `metadata` a text of the application, and `leader_epoch` the
-    epoch of the record before `offset`, -1 if unknown.
+    """A committed offset. `offset` is the offset of the next record to read, `metadata` a text of the application, and
+    `leader_epoch` the epoch of the record before `offset`, -1 if unknown.
     """
 
     offset: int
@@ -40,6 +40,6 @@ def offset_and_metadata(offset: Offset) -> OffsetAndMetadata:
 
 
 def check_offset(offset: int) -> None:
-    """Raises ValueError for an offset that is negative or above MAX_OFFSET."""
+    """Raise ValueError for an offset that is negative or above MAX_OFFSET."""
     if not 0 <= offset <= MAX_OFFSET:
         raise ValueError(f"offset {offset}: must be from 0 to {MAX_OFFSET}")

@@ -35,7 +35,7 @@ def is_topic_name(name: Any) -> bool:
 
 
 def check_topic(name: Any) -> None:
-    """Raises InvalidTopic for a name that cannot be sent."""
+    """Raise InvalidTopic for a name that cannot be sent."""
     if not is_topic_name(name):
         raise InvalidTopic(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -19,9 +19,8 @@ def members(declared: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Return whether `value` has the declared type. The result is True if a part of the type is none that this module
-    checks. A
-    bool does not count as an int.
+    """Return whether `value` has the declared type. The result is also True if the type has a part that this module
+    does not check. A bool does not count as an int.
     """
     classes = _classes(declared)
     if classes is None:
@@ -40,7 +39,7 @@ def words(declared: Any) -> str:
 
 
 def takes_text(declared: Any) -> bool:
-    """Return whether text is a valid value, because the type includes str or a choice among texts."""
+    """Return whether a text may be a value of this type: the type includes str, or a Literal of texts."""
     return any(each is str or isinstance(each, str) for member in members(declared) for each in _choices(member))
 
 

@@ -29,9 +29,9 @@ class Login(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`settings`: keyword arguments of clients. `queries_at`: URLs of the metrics of Spark queries. `registry_at`: URLs
-    of a schema registry. `schema_files`: the schema of a topic's values, by topic name. `connect_at`: the URL of each
-    Kafka Connect, by name.
+    """The configuration of one cluster. `settings`: keyword arguments of the clients of this cluster. `queries_at`:
+    URLs of the metrics of Spark queries. `registry_at`: URLs of a schema registry. `schema_files`: the schema of a
+    topic's values, by topic name. `connect_at`: the URL of each Kafka Connect, by name.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Cluster:
     connect_at: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises ValueError for a name that cannot be part of a URL, or a login that the settings do not allow."""
+        """Raise ValueError for a name that cannot be part of a URL, or a login that does not work with the settings."""
         if not NAME.fullmatch(self.name):
             raise ValueError(f"{self.name[:80]!r}: a cluster has a name of 1 to 60 letters, digits, '.', '_' and '-'")
         if self.login is Login.NONE:

@@ -56,7 +56,7 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Raises ValueError with the position of an error in the file, or OSError."""
+    """Read the configuration file. Raises OSError, or ValueError with the position of an error in the file."""
     try:
         document = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
@@ -88,7 +88,7 @@ def schema_files(given: Mapping[str, str], directory: Path) -> dict[str, SchemaF
 
 
 def check_urls(urls: Mapping[str, str]) -> None:
-    """Raises ValueError for a URL that is not an http:// or https:// URL."""
+    """Raise ValueError unless every address is an http:// or https:// URL."""
     for name, url in urls.items():
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ValueError(f"{name}: {url!r} is not a URL, such as http://127.0.0.1:8083")
@@ -154,7 +154,7 @@ def _oidc(table: Any, public_url: str | None, path: Path) -> OidcSettings:
 
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
-    """Raises ValueError for an unknown key or a value of the wrong type."""
+    """Raise ValueError for an unknown key or a value of the wrong type."""
     if not isinstance(table, dict):
         raise ValueError(f"{where}: a table is needed")
     for key, value in table.items():

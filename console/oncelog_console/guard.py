@@ -1,11 +1,10 @@
 """Checks the host and the origin of each request before its page is created, and adds headers for the browser to the
 response.
 
-A page of any site that is open in the user's browser can make the browser send requests to the console. So a request
-must
-name the console as its host (another name that resolves to the console today could be another site tomorrow), a request
-from another site only gets pages, and a change must come from a page of the console, with the token that only the
-console's pages have.
+A page of any site that is open in the user's browser can make the browser send requests to the console. The console
+therefore makes three checks. A request must name the console as its host, because a foreign host name may resolve to
+the console now and to another site later. A request from another site may only read pages. A change must come from a
+page of the console, with the token that only the console's pages have.
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ READING: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """ASGI middleware. `hosts`: the console's host names, without ports, in addition to those of loopback."""
+    """ASGI middleware that refuses requests to foreign hosts and changes from foreign pages. `hosts`: the console's
+    host names, without ports, in addition to those of loopback.
+    """
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = (), allows_changes: bool = False) -> None:
         self._app = app

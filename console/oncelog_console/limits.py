@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# --- requests and clients
+# Limits on connections, sessions and logins.
 
 MAX_CONNECTIONS: Final = 64
 """Limit on open connections, including live tails; a new connection closes the connection that was idle longest."""
@@ -47,7 +47,7 @@ MAX_PROVIDER_BYTES: Final = 1024 * 1024
 LOGIN_SECONDS: Final = 600
 """Limit in seconds on the time that a user spends at the identity provider during a login."""
 
-# --- requests to the cluster
+# Limits on requests to the cluster.
 
 CALL_TIMEOUT_MS: Final = 8_000
 SHARED_SECONDS: Final = 1.5
@@ -66,7 +66,7 @@ SAMPLES: Final = 720
 """Number of samples of a group's lag that are kept, enough for an hour."""
 MAX_SAMPLED_GROUPS: Final = 200
 
-# --- requests to Spark drivers for metrics
+# Limits on requests to Spark drivers for metrics.
 
 MAX_SAMPLED_QUERIES: Final = 100
 METRICS_SECONDS: Final = 8.0
@@ -74,14 +74,14 @@ METRICS_SECONDS: Final = 8.0
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
 """Limit in bytes on the response of one driver."""
 
-# --- Kafka Connect
+# Limits on requests to Kafka Connect.
 
 CONNECT_SECONDS: Final = 8.0
 """Seconds in which a Kafka Connect must respond."""
 MAX_CONNECT_BYTES: Final = 2 * 1024 * 1024
 MAX_CONNECTORS: Final = 500
 
-# --- sizes of pages
+# Limits on what one page contains.
 
 MAX_ROWS: Final = 500
 """Limit on the rows of a table."""
@@ -102,7 +102,7 @@ TAIL_BYTES: Final = 256 * 1024
 TAIL_RECORDS: Final = 100
 """Limit on the records in one message of a live tail to the browser; further records are only counted."""
 
-# --- decoding values
+# Limits on the decoding of values.
 
 MAX_WORKERS: Final = 2
 """Limit on the worker processes that decode values."""
@@ -124,7 +124,7 @@ REGISTRY_SECONDS: Final = 8.0
 DOWNLOAD_BYTES: Final = 32 * 1024 * 1024
 """Limit on the bytes of keys, values and headers of all records in a download."""
 
-# --- sizes of shown texts
+# Limits on the texts that pages show.
 
 KEY_BYTES: Final = 200
 VALUE_BYTES: Final = 600

@@ -18,8 +18,8 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """Opens clients of a cluster, until `close` is called: after a user has logged out, a page that is still waiting
-    must not open further connections as this user.
+    """Opens clients of a cluster, until `close` is called. After that it opens none, because a page that is still
+    waiting must not open connections as a user who has logged out.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class FewConnections(BoundedConnection):
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Raises OSError."""
+    """Return a socket that listens on this address. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 

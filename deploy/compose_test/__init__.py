@@ -1,7 +1,7 @@
 """Implements `make compose-test`: runs docker-compose.yml, and checks that each record counts once, whatever happens to
 its containers.
 
-- `engine` is Docker, or Podman in a separate directory; it says why if neither works.
+- `engine` provides Docker, or Podman with its data in a separate directory; if neither works, it reports why.
 - `images` provides the image of the brokers and, if none can be pulled, stand-ins for its base images.
 - `stack` controls the containers of one compose file: up, down, kill, pause, disconnect.
 - `clients` write and read from the host during the faults.

@@ -1,4 +1,4 @@
-"""`make compose-test`."""
+"""The program that `make compose-test` runs."""
 
 import sys
 

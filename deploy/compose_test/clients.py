@@ -1,6 +1,4 @@
-"""Clients on the host, all of which use librdkafka, that record their requests, responses and records in a
-`History`.
-"""
+"""Clients that run on the host and use librdkafka. They record their requests, responses and records in a `History`."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from oncelog_testing.history.events import Place, Reading
 from oncelog_testing.history.recorder import History
 
 ABORTED: Final = 4
-"""One in this number of transactions is aborted on purpose."""
+"""Of this number of transactions, one is aborted on purpose."""
 
 
 class Orders(Background):

@@ -23,10 +23,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let the first of SIGNALS raise SystemExit with the exit code that a shell uses for the signal. Later signals are
-    ignored until the process ends.
-
-    Later signals are also ignored after this block, because an impatient user must not interrupt the clean-up.
+    """Let the first of SIGNALS raise SystemExit with the exit code that a shell uses for the signal. All later signals
+    are ignored until the process ends, also after this block, because an impatient user must not interrupt the
+    clean-up.
     """
     is_ending = False
 

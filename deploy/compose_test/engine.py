@@ -27,9 +27,11 @@ PACKAGES: Final = {
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
     "iptables": "iptables",
 }
-"""Maps a program, or a file, to Debian's package that contains it."""
+"""Maps each required program or file to the Debian package that contains it."""
 LIMITS: Final = (("nofile", resource.RLIMIT_NOFILE, 1_048_576), ("nproc", resource.RLIMIT_NPROC, 32_768))
-"""Limits of containers, as far as this process may set them, because Podman fails if its own defaults are higher."""
+"""The limits for containers, lowered to the limits of this process, because Podman fails if its own defaults are
+higher.
+"""
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
 COMMAND_SECONDS: Final = 900.0
@@ -50,8 +52,8 @@ class Engine:
     is_podman: bool = False
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Standard output. Run a command of the engine, and return its output. Raises CalledProcessError, with standard
-        error in its notes.
+        """Run a command of the engine, and return its standard output. Raises CalledProcessError, with standard error
+        in its notes.
         """
         done = subprocess.run(
             command,
@@ -68,7 +70,7 @@ class Engine:
         return done.stdout if done.returncode == 0 else ""
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
-        """`docker ARGUMENTS`."""
+        """Run `docker ARGUMENTS`, and return its standard output."""
         return self.run(*self.cli, *arguments, check=check)
 
 
@@ -132,8 +134,8 @@ def _install_podman() -> None:
 
 
 def _podman_environment(directory: Path) -> dict[str, str]:
-    """Return the configuration of Podman: it needs no systemd, runc works with both kinds of cgroups, and vfs on every
-    file system.
+    """Return the configuration of Podman. It is chosen to work everywhere: without systemd, with runc, which supports
+    both versions of cgroups, and with the storage driver vfs, which works on every file system.
     """
     limits = []
     for name, limit, wanted in LIMITS:
@@ -151,6 +153,7 @@ def _podman_environment(directory: Path) -> dict[str, str]:
         "CONTAINERS_CONF": str(directory / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(directory / "storage.conf"),
         "DOCKER_HOST": f"unix://{directory}/podman.sock",
-        # docker-compose 1.29 gives up on a stop that takes longer, and vfs copies images for each container.
+        # docker-compose 1.29 gives up if stopping takes longer than this; stopping may be slow, because vfs copies the
+        # image for each container.
         "COMPOSE_HTTP_TIMEOUT": "300",
     }

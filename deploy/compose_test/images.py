@@ -2,7 +2,7 @@
 
 Docker builds and pulls the images itself. Podman's build of the brokers' image needs help if no image can be pulled:
 then its base is Debian with its own Python, and ZooKeeper's image is built from the jars that the tests use. With
-PULL=1 in the environment Podman pulls the images, too.
+PULL=1 in the environment, Podman pulls the images as Docker does.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _make_stand_ins(engine: Engine, directory: Path) -> None:
 
 
 def _build(engine: Engine, context: Path, name: str, dockerfile: Path, *arguments: str) -> None:
-    """Build an image in Docker's format, since the other format has no health checks. A chroot suffices to run the
-    steps of the build.
+    """Build an image in Docker's format, since the other format has no health checks. The steps of the build run in a
+    chroot (`--isolation chroot`), which is sufficient.
     """
     engine.run(
         *("buildah", "bud", "--isolation", "chroot", "--layers=false", "--format", "docker", "--quiet"),

@@ -39,7 +39,7 @@ async def main() -> None:
     while not stop.is_set():
         try:
             await bill(stop)
-        except KafkaError as error:  # no broker was reachable for long, so start again with new clients
+        except KafkaError as error:  # no broker could be reached for a long time, so start again with new clients
             print(f"begins again after: {error!r}", file=sys.stderr, flush=True)
 
 

@@ -24,8 +24,8 @@ class Stack:
         self.engine.run(*self.engine.compose, "-p", PROJECT, "-f", str(self._file), *arguments)
 
     def up(self) -> None:
-        """Start all services together. With Podman the image exists already, because Podman's API cannot build
-        the image everywhere.
+        """Start all services together. With Podman, the image must have been built before, because Podman's API cannot
+        build it on every machine.
         """
         self._compose("up", "--detach", "--no-build" if self.engine.is_podman else "--build")
 
@@ -85,7 +85,9 @@ class Stack:
             )
 
     def until_healthy(self, *services: str) -> None:
-        """Wait until the containers' own health checks succeed; Podman itself runs them only with systemd."""
+        """Wait until the containers' own health checks succeed. The checks are run here, because Podman runs them by
+        itself only with systemd.
+        """
         for service in services:
             container = self.container(service)
             if self.engine.is_podman:

@@ -25,7 +25,9 @@ ADDRESSES: Final = "localhost:9092,localhost:9093,localhost:9094"
 ORDERS, INVOICES, NOTES = ([Place(topic, index) for index in range(3)] for topic in ("orders", "invoices", "notes"))
 BILLING: Final = f"{PROJECT}-billing"
 NOTE_MS: Final = 100
-"""Milliseconds for which a note waits for further notes, so that at most a hundred of them are written in a second."""
+"""Milliseconds for which the producer of notes waits for further notes (linger.ms). This limits the notes to at most a
+hundred in a second.
+"""
 ENOUGH: Final = 5
 """The number of transactions that must be committed during a fault; each transaction writes to all partitions."""
 
@@ -35,7 +37,7 @@ def say(started: float, text: str) -> None:
 
 
 class Proof:
-    """A run with one compose file; `steps` are its faults."""
+    """A run of the test with one compose file; the functions in `steps` cause the faults."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack

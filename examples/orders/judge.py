@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A window of one country, which has one result. `start` is in seconds since 1970."""
+    """A time window of one country, for which the pipeline must write one result. `start` is in seconds since 1970."""
 
     start: int
     country: str
@@ -44,7 +44,7 @@ class Window(NamedTuple):
 class Expected:
     """The expected results. `windows` maps each closed window to the number of orders and the sum of cents. `dead` maps
     topic, partition and offset of each record that is not an order to the record and the reason. `orders` is the number
-    of orders in time, `late` the number of late orders.
+    of orders that were in time, `late` the number of late orders.
     """
 
     windows: Mapping[Window, tuple[int, int]]
@@ -55,8 +55,8 @@ class Expected:
 
 @dataclass
 class Verdict:
-    """The problems that were found, one line of text for each. Results may be `missing` while the pipeline runs. No
-    result may ever be `wrong`: duplicated, with another sum, or of an open window.
+    """The problems that were found, one line of text for each. Results may be `missing` while the pipeline runs. A
+    result is `wrong` if it is duplicated, has another sum, or belongs to an open window. This must never happen.
     """
 
     missing: list[str] = field(default_factory=list)

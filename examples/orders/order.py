@@ -41,14 +41,16 @@ LATE_PREFIX: Final = "late-"
 NO_VALUE: Final = "the record has no value"
 NO_ORDER: Final = "the value is not an order: order, customer, cents and at are needed"
 NEGATIVE: Final = "cents is negative"
-"""Reasons for a dead letter; a reason depends only on the value, so that both queries agree on each record."""
+"""The reasons why a record is a dead letter. The reason depends only on the record's value, so that both queries
+classify each record in the same way.
+"""
 REASON, TOPIC, PARTITION, OFFSET = (f"dead-letter.{name}" for name in ("reason", "topic", "partition", "offset"))
 """The names of the headers of a dead letter: the reason, and topic, partition and offset of the original record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order. An order; `at` has a time zone, and all `cents` are of one currency."""
+    """An order. `at` has a time zone, and `cents` is in the same currency for all orders."""
 
     order: str
     customer: str
@@ -95,8 +97,8 @@ def _fields(value: bytes, form: str) -> Mapping[str, Any]:
 
 
 def read_customers(file: Path) -> dict[str, str]:
-    """Return customer -> country. Raises ValueError if a customer occurs twice, because the orders of that customer
-    would then count twice.
+    """Return the country of each customer. Raises ValueError if a customer occurs twice, because the orders of that
+    customer would then count twice.
     """
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [(row["customer"], row["country"]) for row in csv.DictReader(lines)]

@@ -80,7 +80,7 @@ class Settings:
     available_now: bool = False
 
 
-# --- the computation
+# The next functions define what the queries compute.
 
 
 def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -146,7 +146,7 @@ def _header(name: str, text: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
 
-# --- running the queries
+# The next functions start the queries and report their progress.
 
 
 def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
@@ -188,7 +188,7 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
                 told[query.name] = progress["batchId"]
                 yield line(progress)
             if not query.isActive:
-                query.awaitTermination()  # raises the error of the query, if it has ended with one
+                query.awaitTermination()  # if the query has ended with an error, this call raises it
         for query in [each for each in queries if each.isActive][:1]:
             query.awaitTermination(1)
 
@@ -203,7 +203,7 @@ def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
         or last["batchId"] <= told
         or (last["batchId"] == told + 1 and "addBatch" not in last["durationMs"])
     ):
-        return []  # avoids recentProgress, which fetches everything that Spark remembers
+        return []  # use the last progress, because `recentProgress` would fetch all reports that Spark has stored
     return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
 
 
@@ -249,7 +249,8 @@ def main() -> None:
         for text in follow(start(spark, settings)):
             print(text, flush=True)
     except Exception as error:
-        reason = str(error).partition("=== Streaming Query ===")[0]  # without the plan
+        # Print the message without the query plan that Spark appends.
+        reason = str(error).partition("=== Streaming Query ===")[0]
         sys.exit(f"the pipeline has ended; started again it goes on where it was. {reason.strip()}")
     finally:
         spark.stop()

@@ -48,8 +48,8 @@ async def bill(servers: str) -> None:
 
 
 async def bill_carelessly(servers: str) -> None:
-    """Write invoices in transactions, but let the consumer commit its offsets separately, some seconds later, which is
-    the bug.
+    """Write invoices in transactions, but let the consumer commit its offsets separately, some seconds later. This is
+    the bug: a crash in between makes the service write the same invoices again.
     """
     async with billing_producer(servers) as producer, billing_consumer(servers, commits_by_itself=True) as consumer:
         consumer.subscribe([ORDERS])

@@ -59,7 +59,7 @@ def test_each_order_is_billed_once(
 ) -> None:
     with oncelog_broker.fail(point, **fault) as wrong:
         bill(oncelog_broker.bootstrap_servers, orders, invoices, ORDERS)
-        assert wrong.struck == 1  # otherwise the fault would not have been tested
+        assert wrong.struck == 1  # the fault must have struck, otherwise this test would prove nothing
     oncelog_history.read_processed(orders, invoices, order_of, group_id="billing")
     oncelog_history.check()
 

@@ -28,7 +28,7 @@ TEMPLATE = "oncelog_pipeline.spark.template_process"
 MAX_MESSAGE_BYTES = 128 * 1024
 BACKLOG = 128
 STARTED = b"started"
-DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # equal to the template process's constants
+DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # These constants equal those of the template process.
 
 
 def main(arguments: list[str]) -> None:

@@ -3,8 +3,7 @@ KIP-290).
 
 An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The values of the enums
 are the numbers that the protocol uses. The camel-case names are the names in Kafka's tools and ZooKeeper nodes
-(`TransactionalId`,
-`IdempotentWrite`).
+(`TransactionalId`, `IdempotentWrite`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a literal resource name, `*` matches every resource of its type; as a host, it matches every host."""
+"""A name that matches everything: as a literal resource name, `*` matches every resource of its type; as a host, it
+matches every host.
+"""
 EVERYBODY: Final = "User:*"
 """The principal of an ACL for all users."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -103,7 +104,9 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
     ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""Resource type -> the operations that exist for it, as authorized operations report them (KIP-430)."""
+"""Maps a resource type to the operations that exist for it; the field of authorized operations in responses reports
+these operations (KIP-430).
+"""
 
 
 class AclEntry(NamedTuple):
@@ -188,8 +191,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Yield every filter that matches the entry, the most specific first, so that entries can be checked against a
-    large set of filters by look-ups in the set, without comparing each filter.
+    """Yield every filter that matches the entry, the most specific first. With these, the filters that match an entry
+    are found by look-ups in a large set of filters, without a comparison with each filter.
     """
     for principal, host, operation, permission in product(
         (entry.principal, None),

@@ -3,8 +3,7 @@
 The message classes of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing
 all messages takes 0.1 s or more, so each module is imported at its first use. The version of a message's header depends
 on the first flexible version of its API. The first flexible versions are listed here too, so that headers need no
-import of messages; tests compare the list with the declarations. The broker
-decides which keys and versions it serves.
+import of messages; tests compare the list with the declarations. The broker decides which keys and versions it serves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Authorized operations in responses: one bit per AclOperation code (KIP-430)."""
+"""The field of authorized operations in responses: a bit field with one bit for each AclOperation code (KIP-430)."""
 
 from typing import Final
 

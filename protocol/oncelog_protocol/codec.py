@@ -2,8 +2,7 @@
 
 For each version, the declaration of a message is converted to a tree of `wire` constructs. The tree is compiled to one
 straight-line Python function for encoding and one for decoding: consecutive fixed-size fields become one unpack, arrays
-become inline loops, and record
-data stay a slice.
+become inline loops, and record data stay a slice.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class Entity(WireType):
 
     def _emit_parse_tags(self, emit: Emitter, result: str) -> None:
         count, tag, stop = emit.name("tags"), emit.name("tag"), emit.name("stop")
-        with emit.block("if buf[pos] == 0:"):  # handle the usual case, no tagged fields, without a call
+        with emit.block("if buf[pos] == 0:"):  # the usual case, a struct without tagged fields, needs no call
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
@@ -204,7 +203,7 @@ class NullableStruct(WireType):
 
 
 def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireType:
-    """Return the construct of one field at one version."""
+    """Return the construct that encodes and decodes one field at one version."""
     compact = version in (flexible if field.flexible is None else field.flexible)
     nullable = version in field.nullable
     if field.type_name in PRIMITIVES:
@@ -233,7 +232,7 @@ def _default_expression(emit: Emitter, field: FieldSchema) -> str:
 def _runs(
     fields: list[tuple[FieldSchema, WireType]],
 ) -> list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]]:
-    """Return the fields in order, with each run of neighbouring fixed-size fields grouped into a list."""
+    """Return the fields in order; neighbouring fixed-size fields are grouped into one list."""
     runs: list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]] = []
     for pair in fields:
         if pair[1].format is None:
@@ -267,7 +266,7 @@ class MessageCodec(Generic[M]):
     def decode(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> M:
         """Return the message that starts at `position`; bytes after the message are ignored, as in Kafka.
 
-        Raises only MalformedMessage, whatever the bytes.
+        Raises no other error than MalformedMessage, whatever the bytes are.
         """
         return self.decode_from(data, position, max_elements=max_elements)[0]
 

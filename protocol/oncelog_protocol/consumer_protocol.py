@@ -27,8 +27,8 @@ VERSION: Final = Struct(">h")
 class ConsumerProtocolSubscription:
     """The topics that a member subscribes to; the member's metadata in JoinGroup.
 
-    v1: owned_partitions (KIP-429). v2: generation_id, by which a leader detects outdated ownership. v3: rack_id
-    (KIP-881).
+    v1: owned_partitions (KIP-429). v2: generation_id, by which the group's leader detects that owned_partitions are
+    outdated. v3: rack_id (KIP-881).
     """
 
     topics: list[str] = array(of=string())
@@ -58,9 +58,8 @@ class ConsumerProtocolAssignment:
 
 @message(versions="0-1", flexible=None)
 class StickyAssignorUserData:
-    """User data of the eager sticky assignor: the partitions that the member owned before it revoked them to join. The
-    data have no
-    version prefix.
+    """User data of the eager sticky assignor: the partitions that the member owned before it revoked them to join the
+    next generation. The data have no version prefix.
 
     v1: generation.
     """

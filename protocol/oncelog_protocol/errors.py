@@ -1,7 +1,8 @@
 """Kafka's error table: code, name, whether a retry may help, and meaning.
 
 `ErrorCode.NOT_COORDINATOR` is an int and is sent unchanged. `KafkaError(ErrorCode.X, "why")` is the only exception that
-carries such a code from the code that detects the error to the code that writes the response. Source: Kafka's `Errors`.
+carries an error code from where the error is detected to where the response is written. The counterpart in Kafka is the
+enum `Errors`.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ class ErrorCode(IntEnum):
 
 
 MAX_MESSAGE_CHARS: Final = 2000
-"""Maximum length of a message: the limit is needed because messages may quote long texts from clients, and a string in
-an old response version has at most 32767 bytes.
+"""Maximum length of an error message, in characters. The limit is needed because error messages may quote long texts
+from clients, and a string in an old response version has at most 32767 bytes.
 """
 
 
@@ -209,7 +210,7 @@ def _restored(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of the declared format; decoders raise no other error, whatever the bytes."""
+    """The bytes are not a message of the declared format. Decoders raise no other error, whatever the bytes are."""
 
 
 class TooManyElements(MalformedMessage):

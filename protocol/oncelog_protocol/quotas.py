@@ -16,7 +16,7 @@ class Default(Enum):
 
 DEFAULT: Final = Default.ENTITY
 Name: TypeAlias = str | Default | None
-"""One part of a quota entity (user, client id or address): a name or DEFAULT; None means that the entity does not have
+"""The user, the client id or the address of a quota entity: a name or DEFAULT; None means that the entity does not have
 this part.
 """
 
@@ -35,8 +35,8 @@ class QuotaKey(StrEnum):
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
-    """Maximum percentage of one processor's time that requests may use; 100 is the whole processor, because one thread
-    serves all requests.
+    """Maximum percentage of the time of one processor that requests may use. The broker cannot use more than 100
+    percent, because one thread serves all requests.
     """
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     """Maximum number of partitions created and deleted per second."""

@@ -1,19 +1,15 @@
 """Declares each message once, over all its versions.
 
-    @message(api_key=0, versions="3-13", flexible="9+")
-    class ProduceRequest(Request["ProduceResponse"]):
-        transactional_id: str | None = string("3+", nullable="3+", default=None)
-        acks: int = int16()
-        topic_data: list[TopicProduceData] = array()
+    @message(api_key=0, versions="3-13", flexible="9+") class ProduceRequest(Request["ProduceResponse"]):
+    transactional_id: str | None = string("3+", nullable="3+", default=None) acks: int = int16() topic_data:
+    list[TopicProduceData] = array()
 
-        @struct
-        class TopicProduceData: ...
+        @struct class TopicProduceData: ...
 
 The class becomes a slotted dataclass with keyword arguments; its annotations are for people and type checkers, and its
 field functions (`string`, `array` and so on) describe the wire format. A field without `default` must be given to the
-constructor. A field that a
-version does not have is skipped when encoding and gets its default when decoding, so code above the codec sees the same
-fields in all versions.
+constructor. A field that a version does not have is skipped when encoding and gets its default when decoding, so code
+above the codec sees the same fields in all versions.
 
 All names are Kafka's: the names of fields are converted to snake_case, and the names of structs are unchanged.
 `schema_of` returns the declaration as data (tests compare it with Kafka's own definitions), and `codec.codec` encodes
@@ -211,8 +207,9 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Declare a list. The elements of the list are the struct that the annotation names, or `of=int32()` and the
-    like."""
+    """Declare a list. Declare a list. Its elements are of the struct that the annotation names, or of the type that
+    `of` gives, such as `of=int32()`.
+    """
     return _field(
         "array",
         versions,
@@ -263,7 +260,7 @@ def nested(
 )
 def struct(cls: type[T]) -> type[T]:
     """Declare a part of a message: a slotted dataclass whose fields are declared by the functions above."""
-    # All classes share the methods that dataclasses would otherwise generate for each class; this halves the import
+    # All message classes share methods that `dataclass` would otherwise generate for each class; this halves the import
     # time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]

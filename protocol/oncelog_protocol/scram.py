@@ -15,8 +15,8 @@ from oncelog_protocol.errors import MalformedMessage
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Largest number of iterations, as in Kafka; a client also refuses a larger number from a broker, because the client
-must compute the iterations.
+"""Largest number of iterations, as in Kafka. A client also refuses a larger number from a broker, because the client
+must compute all iterations.
 """
 GS2_HEADER: Final = "n,,"
 """The GS2 header that says that the client uses no channel binding and no separate authorization id."""

@@ -16,12 +16,16 @@ from oncelog_protocol.wire import Sized
 from oncelog_protocol.wire_writers import Buffer
 
 ReadRecords = Callable[[memoryview, int, int], tuple[memoryview | None, int]]
-"""(buffer, position, end) -> (records as a slice of the buffer, next position); see `wire_readers`."""
+"""Type of a function that reads a records field: it takes a buffer, a position and the end, and returns the records as
+a slice of the buffer, and the next position (see `wire_readers`).
+"""
 WriteRecords = Callable[[list[Buffer], Records], None]
-"""(parts of a message, records): appends the length of the records, and the records; see `wire_writers`."""
+"""Type of a function that writes a records field: it takes the parts of a message and the records, and appends the
+length of the records and the records to the parts (see `wire_writers`).
+"""
 
 _FIXED: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-"""Type name -> code in the formats of the module struct, for types of fixed size."""
+"""Maps the name of a fixed-size type to its code in the formats of the module `struct`."""
 _PROBES: Final = (0x55, 0x2A)
 """Two byte values. A number whose bytes all have the first value differs in every byte from a number whose bytes all
 have the second value.
@@ -49,7 +53,7 @@ class Pattern(NamedTuple):
     kept: tuple[bytes, ...]
 
     def behind(self, head: bytes) -> Pattern:
-        """Return the pattern with `head` prepended."""
+        """Return the pattern of the same bytes with the constant bytes `head` before them."""
         first, *others = self.kept
         _, fields = self.format.split("s", 1)
         return Pattern(f"{len(head) + len(first)}s{fields}", (head + first, *others))

@@ -38,7 +38,7 @@ def uuid_from_string(text: str) -> bytes:
 
 
 def is_issuable(uuid: bytes) -> bool:
-    """Return whether Kafka would issue this id: it is not reserved, and has no leading '-', which command lines would
-    parse as an option.
+    """Return whether Kafka would issue this id: it is not reserved, and its text does not begin with '-', because
+    command lines would take such a text for an option.
     """
     return uuid not in (ZERO_UUID, ONE_UUID) and not uuid_to_string(uuid).startswith("-")

@@ -130,8 +130,9 @@ class Emitter:
 class WireType(Construct):  # type: ignore[misc]
     """Base class of the wire types, which are subclasses of Construct (of the library `construct`).
 
-    `format` is the struct character of a fixed-size type, with which consecutive fields are combined into one unpack;
-    None for types without a fixed size. `min_size` is the smallest number of bytes of a value.
+    `format` is the character of a fixed-size type in formats of the module `struct`, so that one unpack can read
+    several consecutive fields; None for types without a fixed size. `min_size` is the smallest number of bytes of a
+    value.
     """
 
     format: str | None = None
@@ -226,7 +227,7 @@ class Fixed(WireType):
         emit.line(f"{emit.out}.append({emit.constant('pack', self.struct.pack)}({self.emit_value(emit, value)}))")
 
     def emit_value(self, emit: Emitter, value: str) -> str:
-        """Return the expression whose value is packed."""
+        """Return the Python expression whose value is packed."""
         return value
 
 
@@ -251,8 +252,7 @@ def checked_uuid(value: bytes) -> bytes:
 
 class Sized(WireType):
     """A type that is encoded as a length, followed by that number of bytes: strings, bytes, records. `reader` and
-    `writer` are functions of wire_readers
-    and wire_writers.
+    `writer` are functions of wire_readers and wire_writers.
     """
 
     def __init__(self, reader: Any, writer: Any, min_size: int, null: bytes = b"") -> None:
@@ -278,7 +278,7 @@ class Sized(WireType):
         if not self.null:
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
             return
-        # handle None without a call, because most nullable fields are None
+        # None needs no call, because most nullable fields are None
         with emit.block(f"if {value} is None:"):
             emit.line(f"{emit.out}.append({self.null!r})")
         with emit.block("else:"):

@@ -1,8 +1,9 @@
-"""Readers of one wire value: (buffer, position, end) -> (value, next position).
+"""Readers of one wire value. Each reader takes a buffer, a position and the end, and returns the value and the position
+after it.
 
-Rule for every reader: it compares a length with the remaining bytes *before* it slices or allocates, and raises
-MalformedMessage (fixed-size reads raise struct.error and IndexError, which `codec` converts). Compact lengths are n +
-1, with 0 for null (KIP-482, T13).
+Every reader compares a length with the remaining bytes *before* it slices or allocates, and raises MalformedMessage if
+bytes are missing. (Reads of fixed size raise struct.error or IndexError instead, which `codec` converts.) Compact
+lengths are n + 1, with 0 for null (KIP-482, T13).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, Final
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
-"""Maximum number of array elements and tagged fields in one message: without this limit, a frame of one-byte elements
-could become gigabytes of objects, and decoding a frame of two-byte tagged fields could take minutes.
+"""Maximum number of array elements and tagged fields in one message. Without this limit, a frame of one-byte elements
+could become gigabytes of objects, and the decoding of a frame with two-byte tagged fields could take minutes.
 """
 MAX_TAGS: Final = 1000
 """Maximum number of tagged fields in one struct, known or unknown; the limit is far above the number of tagged fields
@@ -198,8 +199,7 @@ def too_many_tags(count: int) -> MalformedMessage:
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
     """Read the head of a tagged field: return its tag, the position of its content, and the position at which the
-    content must end. Each tag is greater than the
-    `previous` tag (KIP-482).
+    content must end. Each tag is greater than the `previous` tag (KIP-482).
     """
     tag, position = read_uvarint(buffer, position)
     if tag <= previous:

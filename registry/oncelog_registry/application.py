@@ -66,8 +66,8 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
 
 class UndecodedPaths:
     """ASGI middleware: matches routes with the path exactly as the client has sent it. A client sends the subject
-    `orders/versions` as `orders%2Fversions`; if the path were decoded before the match, a look-up of the subject
-    `orders/versions` would become a registration under the subject `orders`.
+    `orders/versions` as `orders%2Fversions`. If the path were decoded before the match, a look-up of this subject would
+    become a registration under the subject `orders`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -101,7 +101,7 @@ async def _no_method(_request: Request, _error: Exception) -> Response:
 
 
 class Calls:
-    """One method for each call of the interface: it returns the response as JSON. RegistryError."""
+    """One method for each call of the interface: it returns the response as JSON. Raises RegistryError."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

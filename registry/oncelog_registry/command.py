@@ -1,4 +1,4 @@
-"""`oncelog registry`: serve the REST interface until Ctrl-C."""
+"""The command `oncelog registry`, which serves the REST interface until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -176,8 +176,7 @@ def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, 
 
 def set_mode(state: State, subject: str | None, mode: object, *, force: bool) -> tuple[str, tuple[Record, ...]]:
     """Set a mode: return the mode, and the records to write to the topic. A subject in mode IMPORT accepts ids from
-    clients, so it must be
-    empty, unless `force` is set.
+    clients, so it must be empty, unless `force` is set.
     """
     wanted = mode.upper() if isinstance(mode, str) else None
     if wanted not in MODES:

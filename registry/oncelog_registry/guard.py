@@ -16,7 +16,9 @@ from oncelog_console.guard import host_name
 
 
 class Guard:
-    """ASGI middleware. `hosts`: names, without ports, under which clients may call the registry; None means any."""
+    """ASGI middleware that refuses calls from web pages. `hosts`: names, without ports, under which clients may call
+    the registry; None means any.
+    """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
         self._app = app

@@ -82,8 +82,7 @@ class Journal:
 
     async def catch_up(self, behind: int = -1) -> None:
         """Read all records that are committed now; in any case read until the record at offset `behind` was read.
-        Raises RegistryError
-        50001 or 50002.
+        Raises RegistryError 50001 or 50002.
         """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
@@ -105,9 +104,9 @@ class Journal:
             raise store_failed(error.message) from error
 
     async def _check_same_topic(self) -> None:
-        """Raises RegistryError 50001 if the topic's id has changed since the start: the records that were read then
-        belong to a deleted topic, and the end offset of the new topic says nothing about them. This check comes after
-        reading, so that it covers every record that was read.
+        """Check that the topic was not re-created. Raises RegistryError 50001 if its id has changed since the start:
+        the records that were read then belong to a deleted topic, and the end offset of the new topic says nothing
+        about them. This check comes after reading, so that it covers every record that was read.
         """
         found = (await self._admin.describe_topics([self._topic]))[self._topic]
         if found.topic_id != self._topic_id:
@@ -173,7 +172,7 @@ class Journal:
             try:
                 await producer.close(timeout_s=0)
             except (KafkaError, ClientClosed):
-                return  # the next writer takes over the transactional id, which ends the open transaction
+                return  # an open transaction ends when the next writer takes over the transactional id
 
     async def _make_topic(self) -> None:
         brokers = len((await self._admin.describe_cluster()).brokers)

@@ -1,8 +1,8 @@
 """The registry: responds to each call of the interface.
 
-A read responds from the state after the topic was read to its end, so that the effects of every earlier response of any
-registry are visible. A look-up by schema id is an exception, because an id never changes its meaning: a known schema is
-returned immediately.
+Before a read is answered from the state, the topic is read to its end, so that the client sees every change that any
+registry has confirmed before. A look-up by schema id is an exception, because an id never changes its meaning: a known
+schema is returned immediately.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Registry:
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """Cache of parsed schemas; the key is the fingerprints of the schema and of its references, because a version
-        number may refer to a permanently deleted schema.
+        """Cache of parsed schemas. The key consists of the fingerprints of the schema and of its references. Version
+        numbers of the references are not enough, because a referenced version may have been deleted permanently.
         """
 
     async def start(self) -> None:
-        """Raises KafkaError, UnusableTopic or RegistryError."""
+        """Read the topic, so that calls can be served. Raises KafkaError, UnusableTopic or RegistryError."""
         await self._journal.start()
 
     async def close(self) -> None:
@@ -188,7 +188,7 @@ class Registry:
         return []
 
     async def _parse(self, schema: Schema, state: State) -> Any:
-        """Raises RegistryError 42201 for an invalid schema."""
+        """Return the parsed schema, from the cache if possible. Raises RegistryError 42201 for an invalid schema."""
         referred = self._referred(schema, state)
         key = (fingerprint(schema), *(each.fingerprint for each in referred.values()))
         if key in self._parsed:
@@ -202,8 +202,9 @@ class Registry:
         return parsed
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Raises RegistryError 42201 with the reason why a schema is refused; 50002 if the work takes longer than
-        CHECK_SECONDS."""
+        """Run `work` (parsing or comparing) in a thread. Raises RegistryError 42201 with the reason why a schema is
+        refused; 50002 if the work takes longer than CHECK_SECONDS.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         try:
             return await asyncio.wait_for(asyncio.shield(running), CHECK_SECONDS)
@@ -221,7 +222,8 @@ class Registry:
 
     def _referred(self, schema: Schema, state: State) -> Mapping[str, SubjectVersion]:
         """Return all versions that a schema refers to, by the names that it uses, each version after its own
-        references. RegistryError 42201."""
+        references. Raises RegistryError 42201.
+        """
         found: dict[str, SubjectVersion] = {}
 
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:

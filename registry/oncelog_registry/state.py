@@ -32,7 +32,7 @@ class State:
         self._by_id: dict[int, SubjectVersion] = {}
         """For each id, one version whose schema has the id; the version may be deleted."""
         self._id_of: dict[str, int] = {}
-        """Fingerprint of a schema (equal for schemas with the same meaning) -> its id."""
+        """Maps the fingerprint of a schema (equal for schemas with the same meaning) to the schema's id."""
         self._highest_id = 0
         self._highest_versions: dict[str, int] = {}
         self._levels: dict[str | None, str] = {}
@@ -68,8 +68,8 @@ class State:
         raise version_not_found(version)
 
     def with_id(self, schema_id: int) -> SubjectVersion:
-        """Return a version with this id, even a deleted version, because old records still need it. RegistryError
-        40403.
+        """Return a version with this id, even a deleted version, because old records still need it. Raises
+        RegistryError 40403.
         """
         if schema_id not in self._by_id:
             raise schema_not_found(schema_id)
@@ -118,8 +118,9 @@ class State:
         return self._highest_versions.get(subject, 0) + 1
 
     def untold_highest_versions(self, subject: str, gone: Collection[int]) -> dict[str, int]:
-        """Return the highest version that was ever assigned, by subject. The result has only subjects whose records
-        show only lower versions when the records of the versions `gone` of `subject` are removed.
+        """Return the highest version that was ever assigned, by subject, for the case that the records of the versions
+        `gone` of `subject` are removed. The result has only those subjects that then still have records, but no record
+        of their highest version.
         """
         found = {}
         for name, highest in self._highest_versions.items():

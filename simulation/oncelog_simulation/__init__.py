@@ -1,15 +1,15 @@
-"""A cluster of real brokers and clients in one process, in a simulated world that one seed determines, and with faults
-that strike brokers, clients, network and disks.
+"""Runs a cluster of real brokers and clients in one process, in a simulated world. One seed determines the whole run,
+also the faults that strike brokers, clients, network and disks.
 
-`loop` is the event loop with virtual time, `process` one simulated process that runs in the loop; `clock` has the
+`loop` is the event loop with virtual time; `process` is one simulated process that runs in the loop; `clock` has the
 clocks of the simulated hosts. The network is in `network`, `links` and `streams`, the disks in `storage` and `disk`,
 the metadata store in `ensemble` and `sessions`; `entropy` has the random streams of a seed. `guard` prevents all code
 inside a run from using the real machine.
 
-`plan` lists the workloads and faults of a run. `machine` has the brokers and clients, on shared `surroundings`; `world`
-combines the machines with the network, the disks and the metadata store. `faults/` has the kinds of faults, and
-`drawing` draws plans from seeds. `run` runs a plan, with an `operator` at the end; `timeline` records the events, with
-the `log_lines` of brokers and clients.
+`plan` lists the workloads and faults of a run. `machine` has the hosts on which brokers and clients run; `surroundings`
+has what all hosts share; `world` combines the hosts with the network, the disks and the metadata store. `faults/` has
+the kinds of faults, and `drawing` draws a plan from a seed. `run` runs a plan; when the faults are over, an `operator`
+repairs the cluster. `timeline` records the events, and `log_lines` adds the log lines of brokers and clients to it.
 
 `scenario` combines `workloads/` and `judges/` for tests of the entire cluster. `application` combines a user's service
 with a judge, and `recorded_application` any application that records what it writes. `shrink` makes a failing plan

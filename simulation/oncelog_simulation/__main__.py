@@ -1,4 +1,4 @@
-"""`python -m oncelog_simulation`."""
+"""Runs the command line: `python -m oncelog_simulation`."""
 
 from oncelog_simulation.command import main
 

@@ -40,7 +40,7 @@ SERVICE_FAULTS: Final = ("kill a client", "kill", "pause", "partition", "resets"
 SECONDS: Final = 10.0
 """Virtual seconds in which inputs are written and faults strike."""
 RESTART_SECONDS: Final = 0.5
-"""Virtual seconds before an instance that was killed, or that raised an exception, is restarted."""
+"""Virtual seconds before an instance of the service that was killed, or that raised an exception, is restarted."""
 LOOK_SECONDS: Final = 3.0
 """Virtual seconds between two checks whether all inputs are processed; the checks begin when the faults are over."""
 PROCESSING: Final = "the service"
@@ -52,8 +52,9 @@ the real machine.
 
 @dataclass(frozen=True)
 class Service:
-    """A service under test. `run` is called with the bootstrap servers, and works until it is cancelled or killed.
-    `made_of` returns the input value of an output value; None means that the output has no input.
+    """A service under test. `run` is called with the bootstrap servers, and the coroutine works until it is cancelled
+    or killed. `made_of` takes the value of an output and returns the value of the input from which it was made; None
+    means that the output belongs to no input.
     """
 
     run: Callable[[str], Coroutine[Any, Any, None]]
@@ -100,14 +101,16 @@ def plan_of_service(seed: int, clients: tuple[str, ...], faults: Sequence[str]) 
 
 
 def _on_service(machines: tuple[str, ...], clients: tuple[str, ...], plan: Plan, number: int) -> tuple[str, ...]:
-    """Redirect a strike: if it was drawn for a client, it strikes one of the service's processes instead."""
+    """Return the strike; one that was drawn for a client is redirected to one of the service's processes."""
     return tuple(
         each if each.startswith("broker-") else clients[(plan.seed + number) % len(clients)] for each in machines
     )
 
 
 class _ServiceScenario:
-    """Implements `run.Scenario`."""
+    """Implements `run.Scenario` with the writer of the inputs, the instances of the service, and the judge of its
+    outputs.
+    """
 
     def __init__(self, service: Service) -> None:
         self.notes = Notes()

@@ -1,5 +1,5 @@
-"""The clocks of a simulated host: they show virtual time, changed by an offset of the wall clock and by a rate of
-drift.
+"""The clocks of a simulated host. They show virtual time, but may run too fast or too slow, and the wall clock may be
+ahead or behind.
 
 `HostClock` implements `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process.
 Reading a clock takes some virtual time, so that code which loops until a deadline ends.
@@ -22,12 +22,12 @@ class HostClock:
     __slots__ = ("_virtual", "base", "rate", "wall_offset_ms")
 
     def __init__(self, virtual: Callable[[], float]) -> None:
-        """`virtual`: returns the time of the simulated world in seconds."""
+        """`virtual` is a function that returns the time of the simulated world in seconds."""
         self._virtual = virtual
         self.rate = 1.0
         """Seconds of this clock for each second of the world."""
         self.base = 0.0
-        """The difference, in seconds, between this clock and its rate times the virtual time."""
+        """Seconds that are added to `rate` times the virtual time to get the time of this clock."""
         self.wall_offset_ms = 0
         """Milliseconds by which the wall clock is ahead of the true time, not counting its drift."""
 

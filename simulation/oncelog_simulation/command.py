@@ -1,4 +1,4 @@
-"""The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
+"""The command line, for example `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
 Every run takes place in one process, and depends only on its seed. Because the hashes of strings could also change a
 run, the command restarts itself with PYTHONHASHSEED=0 if that variable is not set.
@@ -60,7 +60,7 @@ def with_fixed_hashes() -> None:
     type=click.Choice(list(DRAWN)),
     default="whole",
     show_default=True,
-    help="short: a third of the time, and slow clients: many seeds in a minute. light: up to an hour with little load.",
+    help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load.",
 )
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
@@ -231,7 +231,7 @@ class Totals:
             click.echo(f"... seed {seed}: {self.virtual_seconds / 3600:.2f} virtual hours, {len(self.failed)} failed")
 
     def table(self) -> str:
-        """For people."""
+        """Return the results as text for people."""
         seconds = time.process_time() - self.cpu
         lines = [
             f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of processor time,"
@@ -252,7 +252,7 @@ class Totals:
         )
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the results as a JSON object, for programs."""
         return {
             "seeds": self.seeds,
             "virtual_seconds": round(self.virtual_seconds, 1),

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from weakref import WeakSet
 
-from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, FileStamp, FileSystemSync
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.process import Process, ProcessIsDead
 from oncelog_simulation.storage import Directory, Inode, Storage
@@ -25,14 +26,16 @@ from oncelog_simulation.storage import Directory, Inode, Storage
 WRITE_SECONDS: Final = 0.00002
 READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
-"""Average durations of a read, a change and a sync on a healthy disk, in seconds."""
+"""Durations in virtual seconds on a healthy disk: the maximum of a change, the maximum of a read, and the mean of a
+sync.
+"""
 ROOM_BYTES: Final = 100 << 30
 """Free bytes on a disk that is not full."""
 
 
 @dataclass
 class _Judges:
-    """Whether a judge is reading now."""
+    """Records whether a judge is reading now."""
 
     read: bool = False
 
@@ -55,7 +58,7 @@ class DiskTroubles:
     """The current faults of a machine's disk."""
 
     slowness: float = 1.0
-    """Factor by which every call takes longer."""
+    """Factor by which each call takes longer than on a healthy disk."""
     is_full: bool = False
     fails_reads: float = 0.0
     """Fraction of the reads that fail with the error EIO."""
@@ -64,9 +67,11 @@ class DiskTroubles:
     failed: str | None = None
     """The data directory in which every call fails with EIO; None means none."""
     writes_left: int | None = None
-    """Number of changes until the process is killed in the middle of one; None means never."""
+    """Number of changes of files until the process is killed in the middle of a change; None means that it is not
+    killed.
+    """
     struck: dict[str, int] = field(default_factory=dict)
-    """How often a call has failed, by fault."""
+    """The number of calls that have failed, by the name of the fault."""
 
     @property
     def is_doomed(self) -> bool:
@@ -86,7 +91,7 @@ class DiskTroubles:
 
 
 class SimulatedDisk:
-    """The disk as one process sees it."""
+    """The disk as one process sees it: checks and delays each call, and then performs it on the machine's storage."""
 
     __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
@@ -99,11 +104,13 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` is a function that kills the process. `locks`: the locks that processes of this machine have."""
+        """`doom` is a function that kills the process. `locks` maps the path of each locked file to the process of this
+        machine that holds the lock.
+        """
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
-        """The files that the process has opened and not closed."""
+        """The files that the process has open."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -212,6 +219,13 @@ class SimulatedDisk:
         self.check_alive()
         return ROOM_BYTES, 0 if self.troubles.is_full else ROOM_BYTES // 2
 
+    def stamp(self, path: str) -> FileStamp:
+        self.check_alive()
+        node = self.storage.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return FileStamp(node.number, node.changed, 0 if isinstance(node, Directory) else len(node.data))
+
     def modified_ms(self, path: str) -> int:
         self.check_alive()
         return self.storage.file(path).modified_ms
@@ -229,7 +243,9 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """The tree is removed file by file, so that a process that is killed meanwhile leaves a part of it."""
+        """Remove a directory with its contents, one file after another, so that a process that is killed meanwhile
+        leaves some of the files.
+        """
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):
@@ -243,6 +259,13 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         self.before_sync(path)
         self.storage.sync_directory(path)
+
+    def watch_file_system(self, path: str) -> FileSystemSync | None:
+        return SimulatedFileSystem(self, path)
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
 
     def read_file(self, path: str) -> bytes:
         self.before_read(path)
@@ -264,7 +287,11 @@ class SimulatedDisk:
             for path, data in contents.items():
                 self._write_file(path + TEMPORARY_SUFFIX, data, is_durable=False)
             for path in contents:
-                self.open(path + TEMPORARY_SUFFIX).sync()
+                file = self.open(path + TEMPORARY_SUFFIX)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
             for path in contents:
                 self.rename(path + TEMPORARY_SUFFIX, path)
         except OSError:
@@ -276,10 +303,13 @@ class SimulatedDisk:
 
     def _write_file(self, path: str, data: bytes, *, is_durable: bool) -> None:
         file = self.open(path, create=True)
-        file.truncate(0)
-        file.append(data)
-        if is_durable:
-            file.sync()
+        try:
+            file.truncate(0)
+            file.append(data)
+            if is_durable:
+                file.sync()
+        finally:
+            file.close()
 
     def lock(self, path: str) -> SimulatedLock:
         self.before_read(path)
@@ -296,6 +326,22 @@ class SimulatedDisk:
 
     def divide_descriptors(self, max_connections: int) -> int:
         return max_connections
+
+
+class SimulatedFileSystem:
+    """Syncs all files of a machine, for a broker with very many logs."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def sync(self) -> None:
+        self._disk.before_sync(self._path)
+        self._disk.storage.sync_all()
+
+    def close(self) -> None: ...
 
 
 class SimulatedLock:

@@ -1,13 +1,15 @@
 """The metadata store of a simulated world: an ensemble of ZooKeeper servers that exchange objects instead of the
 protocol's bytes.
 
-The leader has the tree. The leader executes writes one after another, each with the next zxid. Every server applies
-them in this order, some time later, so reads from different servers may differ for a while. The start and the end of a
-session are writes, too. A session expires when the leader has received no report of it for its timeout; servers report
-active sessions with a delay. The client of an expired session may not yet know that it has expired.
+The leader has the tree. The leader executes writes one after another, each with the next zxid. Every server applies the
+writes in this order, some time later, so reads from different servers may differ for a while. The start and the end of
+a session are writes, too. A session expires when no server has reported to the leader, for the length of the session's
+timeout, that the session is active; these reports have a delay. The client of an expired session may not yet know that
+it has expired.
 
-`Connection` is one server's state of one client: requests get responses in order, and a read sees the writes before it.
-The methods for faults of an ensemble are at the end of `Ensemble`. `sessions` has the client's side of a session.
+`Connection` is the state that one server has of one client. A client's requests get responses in order, and a read sees
+the writes that the client has sent before. The methods for faults of an ensemble are at the end of `Ensemble`.
+`sessions` has the client's side of a session.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ COMMIT_SECONDS: Final = (0.0003, 0.004)
 APPLY_SECONDS: Final = 0.004
 """Maximum seconds until a server has applied a committed write, unless the server lags."""
 TICK_SECONDS: Final = 0.5
-"""tickTime in seconds: a session expires at most this much late; servers report active sessions to the leader twice as
-often.
+"""ZooKeeper's tickTime in seconds: a session may expire this much too late. Servers report active sessions to the
+leader twice in this time.
 """
 
 _ERRORS: Final[dict[type[MetadataError], type[Exception]]] = {
@@ -67,7 +69,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The response to the request with this number. `result` is an exception if the request has failed."""
+    """The response to the request with this number. If the request has failed, `result` is an exception."""
 
     number: int
     result: Any
@@ -123,7 +125,7 @@ class Close(NamedTuple):
 
 
 class SessionRecord:
-    """A session, in the leader's memory."""
+    """What the leader knows of a session."""
 
     __slots__ = ("heard_at", "key", "timeout")
 
@@ -148,11 +150,12 @@ class Server:
         self.is_up = True
         self.connections: dict[Connection, None] = {}
         self.heard: dict[int, float] = {}
-        """Sessions that are not yet reported to the leader, with the time of their last packet."""
+        """Sessions that are not yet reported to the leader: for each session id, the virtual time of its last packet.
+        """
 
 
 class Connection:
-    """A server's state of one connected client."""
+    """The state that one server has of one connected client."""
 
     def __init__(self, ensemble: Ensemble, server: Server) -> None:
         self._ensemble = ensemble
@@ -164,7 +167,10 @@ class Connection:
         self.is_gone = False
         self.watches: dict[str, None] = {}
         self._pending: deque[list[Any]] = deque()
-        """Requests in order: [number, body, zxid after which the response is sent or None, result of a write]."""
+        """Requests without a response yet, in order. Each is a list of four: the number of the request; its body; the
+        zxid that the server must have applied before it responds (None until the leader has handled the request); the
+        result of a write.
+        """
 
     def arrived(self, packet: Any) -> None:
         """Handle a packet from the client. The connection's pipe calls this."""
@@ -283,7 +289,7 @@ class Ensemble:
             Server(fabric.add_host(f"store-{number}", f"10.0.9.{number}"), Tree()) for number in range(1, servers + 1)
         ]
         self.on_ended: Callable[[int, str], None] | None = None
-        """Called with the id of a session that has expired, and the reason."""
+        """A function that is called with the id of a session that has expired or was closed, and with the reason."""
         self.on_written: Callable[[Changes], None] | None = None
         """A function that is called with the change that each write has made."""
         self.joins_notifications = False
@@ -343,7 +349,7 @@ class Ensemble:
 
     def _apply(self, server: Server, zxid: int, changes: Changes) -> None:
         if not server.is_up or zxid != server.zxid + 1:
-            return  # the server was stopped meanwhile, and has caught up since
+            return  # the server was stopped meanwhile, and `start_server` has applied this write
         server.zxid = zxid
         touched = server.tree.apply(changes)
         watched: dict[tuple[str, ...], list[str]] = {}
@@ -376,7 +382,7 @@ class Ensemble:
             connection.drop()
             return
         record.heard_at = now
-        self._commit({})  # starting a session is a write, and moving it to another server is one, too
+        self._commit({})  # ZooKeeper writes when a session starts or changes its server
         for server in self.servers:  # close the session's earlier connections
             for other in list(server.connections):
                 if other.session_id == key.session_id:
@@ -390,8 +396,8 @@ class Ensemble:
         connection.pump()
 
     def end_session(self, session_id: int, why: str) -> None:
-        """Expire a session: its ephemeral nodes are deleted, and its client can do nothing more. The broker whose
-        session it is may not know of the expiry.
+        """End a session that has expired or was closed: its ephemeral nodes are deleted, and its client can do nothing
+        more. The session's broker may not know yet that the session has ended.
         """
         if self.sessions.pop(session_id, None) is None:
             return
@@ -464,7 +470,7 @@ class Ensemble:
                 record.heard_at = self.loop.now
 
     def drop_connections(self, share: float) -> None:
-        """Cut some connections, with their requests in flight: their writes may be executed without a response."""
+        """Cut some connections while requests are in flight: their writes may be executed, but get no response."""
         for server in self.servers:
             for connection in list(server.connections):
                 if self.random.random() < share:

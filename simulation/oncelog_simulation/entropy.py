@@ -1,5 +1,6 @@
-"""Random streams that a run draws from its seed: one for each purpose, so that one purpose does not influence
-another."""
+"""The random generators of a run, all seeded from the run's seed: one for each purpose, so that draws for one purpose
+do not change the draws for another.
+"""
 
 from __future__ import annotations
 

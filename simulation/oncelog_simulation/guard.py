@@ -34,7 +34,7 @@ from oncelog_simulation.loop import SimulatedLoop
 
 BROKER: Final = "oncelog_broker."
 SEAMS: Final = ("oncelog_broker.runtime.",)
-"""Modules of the broker that may access the machine."""
+"""Prefixes of the names of broker modules that may access the machine."""
 READERS_OF_SOURCE: Final = (
     "linecache",
     "tokenize",
@@ -151,8 +151,8 @@ def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
         patches.replace(random, name, _of_process(loop, name))
 
     class SeededRandom(random.Random):
-        """A random generator that the simulated process's entropy seeds, unless its creator gives a seed. In other
-        threads the generator seeds itself.
+        """A random generator. Without a given seed it is seeded from the entropy of the simulated process; in threads
+        outside the run it seeds itself as usual.
         """
 
         def __init__(self, seed: Any = None) -> None:
@@ -182,7 +182,7 @@ def _forbid(patches: _Patches) -> None:
 
 
 def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Return a function that raises RealAccess; `real` is called for modules that read source lines."""
+    """Return a function that raises RealAccess, except that it calls `real` for modules that read source lines."""
 
     def refused(*arguments: Any, **named: Any) -> Any:
         caller = _module(3)

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
 """Minimum and maximum delay in seconds of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Fraction of the packets that are late, unless a plan gives another fraction."""
+"""Fraction of the packets that are late, unless the plan of the run sets another fraction."""
 LATE_SECONDS: Final = 0.03
-"""Maximum delay of a late packet, in seconds."""
+"""Maximum seconds by which a late packet is delayed in addition to the usual delay."""
 
 
 class Stuck(Protocol):
@@ -23,9 +23,9 @@ class Stuck(Protocol):
 
 
 class Link:
-    """One direction between two hosts."""
+    """One direction of the network between two hosts."""
 
-    __slots__ = ("_late_share", "_random", "is_cut", "slowness", "waiting")
+    __slots__ = ("_late_share", "_random", "is_cut", "last_arrival", "slowness", "waiting")
 
     def __init__(self, random: Random, late_share: float = LATE_SHARE) -> None:
         self._random = random
@@ -33,6 +33,10 @@ class Link:
         self.is_cut = False
         self.slowness = 1.0
         """The factor by which all transfers on this link take longer."""
+        self.last_arrival = 0.0
+        """Virtual time at which all packets that were sent so far have arrived; a packet that was sent while the link
+        was slow may arrive long after that, and so do all later packets of its stream.
+        """
         self.waiting: dict[Stuck, None] = {}
         """Streams with packets that wait because the link is cut."""
 

@@ -1,10 +1,11 @@
-"""An asyncio event loop with virtual time for several processes, whose order is drawn from a seed.
+"""An asyncio event loop with virtual time, in which several simulated processes run; the seed of the run determines
+their order.
 
 Invariants:
-- Callbacks of one process run in asyncio's order, in iterations (all callbacks that are ready); at any time only one
-  process runs.
-- Time advances only from one event to the next. An iteration of a process takes virtual time, which delays its next
-iteration.
+- Callbacks of one process run in asyncio's order. An iteration runs all callbacks of one process that are ready; at any
+  time only one process runs.
+- Time advances only from one event to the next one. An iteration of a process takes virtual time, which delays its next
+  iteration.
 - Callbacks of dead or paused processes do not run.
 - Nothing depends on memory addresses: tasks and futures hash by their number.
 
@@ -21,7 +22,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -35,17 +35,21 @@ T = TypeVar("T")
 TURN_SECONDS: Final = 0.00006
 """Maximum seconds that one iteration takes, not counting the time for reading clocks."""
 CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
-"""Possible durations in seconds of reading the clock; one is drawn for each iteration. With the largest durations, code
-that loops until a deadline ends after a few steps.
+"""Virtual seconds that one reading of the clock may take; one value is drawn for each iteration. With the largest
+values, code that loops until a deadline ends after a few readings.
 """
 JOB_SECONDS: Final = 0.002
-"""Mean seconds until a job of a worker thread is done."""
+"""Mean virtual seconds until a worker thread has done a job."""
 SHARED_THREADS: Final = 32
 """Number of worker threads in each process for jobs that name no executor."""
 
 
+_WAKE: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
+"""The callback at the end of `asyncio.sleep`: it completes a future and runs no other code."""
+
+
 class NothingLeft(RuntimeError):
-    """Raised if the world waits and no event is left that could end the wait."""
+    """Raised if the run has not ended, but no event is left that could continue it."""
 
 
 class _Future(asyncio.Future[Any]):
@@ -131,8 +135,8 @@ class _Event:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The event loop of one run. `director` is the process of the world itself, to which everything belongs that is
-    started outside other processes.
+    """The event loop of one run. `director` is the process of the simulation itself; all callbacks belong to it that
+    are scheduled outside simulated processes.
     """
 
     def __init__(self, random: Random) -> None:
@@ -152,18 +156,23 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns = 0
         """The number of iterations of all processes so far."""
         self.fingerprint = 0
-        """Hash of all iterations so far, which is equal in two runs of one seed."""
-        self.after_turn: Callable[[Process], None] | None = None
-        """A function that is called after each iteration of a watched process."""
+        """Hash of all iterations so far; two runs of one seed have the same hash."""
+        self.after_turn: Callable[[Process, bool], None] | None = None
+        """A function that is called after each iteration of a watched process. The second argument is whether the
+        iteration has run code of the process. It is False if the iteration has only completed futures, whose tasks
+        continue in the next iteration (`_WAKE`, `_set_result`).
+        """
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
-        """The implementation of `create_connection`; set by the network."""
+        """The function that implements `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
-        """Returns the address of a host by its name, or None; set by the network."""
+        """A function that returns the address of the host with a given name, or None if no host has this name; set by
+        the network.
+        """
         self.director = Process("director", 0, HostClock(self.virtual), random)
         self.current = self.director
         """The process to which the running code belongs."""
         self._running: Process | None = None
-        """The process whose iteration runs."""
+        """The process whose iteration runs; None between iterations."""
         self.set_task_factory(self._make_task)
         self.set_debug(False)
 
@@ -175,7 +184,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.now + self._ahead
 
     def time(self) -> float:
-        """The time on the clock of the running process."""
+        """Return the time on the clock of the running process."""
         self._ahead += self._clock_seconds
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
@@ -297,14 +306,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ahead = 0.0
         random = self._random.random
         self._clock_seconds = CLOCK_SECONDS[int(random() * len(CLOCK_SECONDS))]
-        ready = process.ready
+        ready, has_run_code = process.ready, False
         self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
+            callback = handle._callback  # type: ignore[attr-defined]
+            has_run_code = has_run_code or (callback is not _WAKE and callback is not _set_result)
             try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                handle._context.run(callback, *handle._args)  # type: ignore[attr-defined]
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -316,7 +327,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ahead = 0.0
         self._clock_seconds = CLOCK_SECONDS[0]
         if process.is_watched and self.after_turn is not None:
-            self.after_turn(process)
+            self.after_turn(process, has_run_code)
         if ready and process.is_alive and not process.has_turn and not process.is_paused:
             self._schedule_turn(process)
 
@@ -336,8 +347,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9 of the process: none of its code runs any more. The process's objects are kept until the run
-        is over.
+        """Kill the process as `kill -9` does: none of its code runs any more. The process's objects are kept until the
+        run is over.
         """
         if not process.is_alive:
             return
@@ -351,11 +362,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._remains.append(process)
 
     def pause(self, process: Process) -> None:
-        """SIGSTOP: the callbacks of the process wait until `resume`."""
+        """Pause the process as SIGSTOP does: its callbacks wait until `resume`."""
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """SIGCONT."""
+        """Let a paused process continue, as SIGCONT does."""
         process.is_paused = False
         if process.ready and process.is_alive and not process.has_turn:
             self._schedule_turn(process)
@@ -378,8 +389,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run the entire job in a later iteration of the process, as a thread of the executor would: jobs run in order
-        if the executor has one thread, in any order if it has more.
+        """Run the entire job in a later iteration of the process, where a real loop would use a thread of the executor.
+        Jobs of an executor with one thread run in order, jobs of an executor with more threads in any order.
         """
         process = self.current
         done: asyncio.Future[T] = self.create_future()
@@ -395,17 +406,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return done
 
     def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
-        """The job runs immediately; its duration delays its result, and not the other callbacks."""
+        """Run the job at once. The virtual time that it takes delays its result, but not other callbacks of the
+        process.
+        """
         began, process = self._ahead, self.current
+        end: Callable[..., None] = _set_result
+        outcome: object
         try:
-            end = partial(_set_result, done, func(*args))
+            outcome = func(*args)
         except ProcessIsDead:
             raise
         except BaseException as error:
-            told = RuntimeError(f"a job raised {error!r}") if isinstance(error, StopIteration) else error
-            end = partial(_set_exception, done, told)
+            outcome = RuntimeError(f"a job raised {error!r}") if isinstance(error, StopIteration) else error
+            end = _set_exception
         taken, self._ahead = self._ahead - began, began
-        self.call_in(process, self.now + began + taken, end)
+        self.call_in(process, self.now + began + taken, end, done, outcome)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         pass
@@ -413,7 +428,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Connect like asyncio's method, but over the simulated network, and without TLS. OSError."""
+        """Connect like asyncio's method, but over the simulated network, and without TLS. Raises OSError."""
         assert self.connector is not None, "the loop has no network"
         return await self.connector(protocol_factory, host, port, **options)
 
@@ -434,15 +449,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().call_exception_handler(context)
 
     def end(self) -> None:
-        """Release all objects of the processes. Actions in their `finally` blocks have no effect any more. Call
-        `collect_remains` when no reference to the world is left.
+        """Release all objects of the processes. The `finally` blocks of their coroutines run, but have no effect any
+        more. Call `collect_remains` when no reference to the world is left.
         """
         self._is_over = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         with complaints_ignored():
             for task in sorted(asyncio.all_tasks(self), key=hash):
-                with suppress(BaseException):  # a `finally` block that waits, or that finds its objects released
+                with suppress(BaseException):  # raised by a `finally` block that awaits, or whose objects are released
                     task.get_coro().close()
             self._heap.clear()
             for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
@@ -463,7 +478,7 @@ def collect_remains() -> None:
 
 @contextmanager
 def complaints_ignored() -> Iterator[None]:
-    """Ignore the messages of coroutines that await something while they are closed or collected."""
+    """Suppress the messages that Python prints when a coroutine awaits something while it is closed or collected."""
     before, sys.unraisablehook = sys.unraisablehook, _ignore
     try:
         with warnings.catch_warnings():
@@ -484,4 +499,4 @@ def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _ignore(unraisable: object) -> None:
-    """Ignore the error of a collected coroutine that awaits something in its `finally` block."""
+    """Suppress the message about a coroutine that awaits something in its `finally` block while it is collected."""

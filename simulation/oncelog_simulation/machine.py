@@ -32,7 +32,7 @@ manager would do.
 
 
 class Killed(Exception):
-    """Raised if the process that the world waits for was killed."""
+    """Raised by a wait for the result of a process, if the process is killed."""
 
 
 class Machine:
@@ -48,7 +48,7 @@ class Machine:
         """The running process or, if none runs, the last one."""
         self._starts = 0
         self._waiting: list[asyncio.Future[Any]] = []
-        """The futures of the running process whose results the world awaits."""
+        """The results of the running process that the world awaits."""
 
     @property
     def is_running(self) -> bool:
@@ -89,7 +89,9 @@ class Machine:
                 self._waiting.remove(done)
 
     def kill(self) -> None:
-        """kill -9 of the process, if one runs. No code of the process runs any more; its writes remain."""
+        """Kill the running process, if there is one, as `kill -9` does. None of its code runs any more, but data that
+        it has written remains.
+        """
         process = self.process
         if process is None or not process.is_alive:
             return
@@ -112,13 +114,13 @@ class Machine:
         self._waiting.clear()
 
     def pause(self) -> None:
-        """SIGSTOP of the process, if one runs."""
+        """Pause the running process, if there is one, as SIGSTOP does."""
         if self.process is not None and self.process.is_alive:
             self.world.note(self.name, "is paused")
             self.world.loop.pause(self.process)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Let a paused process continue, as SIGCONT does."""
         if self.process is not None and self.process.is_paused:
             self.world.note(self.name, "goes on")
             self.world.loop.resume(self.process)
@@ -161,7 +163,7 @@ class BrokerMachine(Machine):
         """Whether the broker has started, is alive and is not paused."""
         return self.broker is not None and self.process is not None and not self.process.is_paused
 
-    # --- as a service manager works
+    # --- restarts, as a service manager does them
 
     async def supervise(self) -> None:
         """Start the broker whenever it should run and does not, until this coroutine is cancelled."""
@@ -196,7 +198,7 @@ class BrokerMachine(Machine):
         self._may_start.clear()
 
     def let_start(self) -> None:
-        """Start the broker soon, if it does not run."""
+        """Permit starts again after `hold`: `supervise` soon starts the broker, if it does not run."""
         self.is_wanted = True
         self._may_start.set()
 
@@ -295,7 +297,9 @@ class BrokerMachine(Machine):
 
 
 class ClientHost(Machine):
-    """A machine that runs an application. Each `run` is a process; a host has one process at a time."""
+    """A machine that runs a client application. Each call of `run` starts a process; only one process runs at a
+    time.
+    """
 
     def __init__(self, world: Surroundings, number: int, name: str) -> None:
         super().__init__(world, name, f"10.0.1.{number}")

@@ -24,7 +24,7 @@ from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
 
 CONNECT_SECONDS: Final = 20.0
-"""Seconds after which connecting to an unresponsive host fails."""
+"""Seconds after which an attempt to connect to a host that does not respond fails."""
 GIVE_UP_SECONDS: Final = (8.0, 40.0)
 """Minimum and maximum seconds between the cut of a link and the moment at which TCP breaks a stream whose packets are
 not acknowledged.
@@ -166,7 +166,9 @@ class Fabric:
             stuck.send_again(self.random.random() * RESEND_SECONDS)
 
     def bind(self, process: Process, port: int, factory: Factory) -> SimulatedListening:
-        """Bind a port of the process's host; port 0 means any free port. Raises OSError if the port is in use."""
+        """Bind a port of the host on which the process runs; port 0 means any free port. Raises OSError if the port is
+        in use.
+        """
         host = self._host_of[process]
         port = port or host.free_port()
         if (host.name, port) in self._listening:
@@ -190,7 +192,7 @@ class Fabric:
     # --- connecting
 
     async def connect(self, factory: Factory, name: Any, port: Any, **options: Any) -> tuple[asyncio.Transport, Any]:
-        """Like `loop.create_connection`. OSError."""
+        """Like `loop.create_connection`. Raises OSError."""
         if options.get("ssl"):
             raise NotImplementedError("the simulated network has no TLS")
         loop, process = self.loop, self.loop.current

@@ -1,4 +1,4 @@
-"""The plan of a run: a value that lists all faults of a world, so that it can be printed, shrunk and run again."""
+"""The plan of a run: a value that lists all workloads and faults, so that it can be printed, shrunk and run again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Strike:
     """One strike of a fault: its time, machine, duration and strength."""
 
     at: float
-    """Virtual seconds since the workloads started."""
+    """When the fault strikes, in virtual seconds since the workloads started."""
     fault: str
-    """Seconds that the fault lasts; used only by faults that last."""
+    """The name of the fault, a key of `faults.catalogue.FAULTS`."""
     machines: tuple[str, ...] = ()
     """The names of the struck machines: "broker-1", "client-2", "store-1"."""
     seconds: float = 0.0
-    """Seconds that the fault lasts, for faults that last."""
+    """Virtual seconds that the fault lasts; ignored by faults that take effect at one moment."""
     strength: float = 0.0
-    """A number in [0, 1), which each fault uses in its own way."""
+    """A random number in [0, 1), which each fault uses in its own way, for example to select a client or a rate."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The workloads and faults of a run. The seed determines everything else."""
+    """The workloads, settings and faults of a run. The seed determines everything else."""
 
     seed: int
     brokers: int = 3
@@ -35,7 +35,7 @@ class Plan:
     directories: int = 1
     """Number of data directories of each broker."""
     pace: float = 1.0
-    """Factor by which clients pause longer than usual between their steps; runs with slow clients cost less CPU."""
+    """Factor by which clients pause longer than usual between two steps; runs with slow clients cost less CPU."""
     late_share: float = LATE_SHARE
     """Fraction of the packets that are late; with many late packets, races between messages have more varied outcomes.
     """
@@ -43,4 +43,4 @@ class Plan:
     """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()
     workloads: tuple[str, ...] = ()
-    """Names of workloads, which the scenario resolves."""
+    """Names of the workloads; the scenario knows the workload of each name."""

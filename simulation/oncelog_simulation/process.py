@@ -1,8 +1,8 @@
 """A simulated process: its ready callbacks, its clock, and whether it is alive, paused or dead.
 
-Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit like any context
-variable. A dead process executes no more code. The objects of a dead process are kept in `remains` until the run is
-over, because a `finally` block of a collected object could otherwise run while other processes continue.
+The context variable `PROCESS` tells a callback to which process it belongs; tasks and timers inherit it like any
+context variable. A dead process executes no more code. The objects of a dead process are kept in `remains` until the
+run is over, because a `finally` block of a collected object could otherwise run while other processes continue.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oncelog_simulation.clock import HostClock
 
 
 class ProcessIsDead(BaseException):
-    """Raised in a process that its last action has killed, or that acts after its death. Code of a process should
-    not catch this exception.
+    """Raised in the code of a process that was killed by its own call, or that makes a call after its death. The code
+    should not catch this exception.
     """
 
 
@@ -44,9 +44,9 @@ class Process:
     def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
         self.name = name
         self.host = name.partition(".")[0]
-        """The name of the host on which it runs."""
+        """The name of the host on which the process runs."""
         self.number = number
-        """The number of the process in its run, from 0 on."""
+        """The number of the process in its run; the first process has number 0."""
         self.clock = clock
         self.random = random
         """The source of this process's entropy and of the durations of its iterations."""
@@ -57,11 +57,11 @@ class Process:
         self.is_watched = False
         """Whether judges check the effects of each iteration of this process."""
         self.has_turn = False
-        """Whether the loop's heap contains an iteration of this process."""
+        """Whether the next iteration of this process is already in the loop's heap of events."""
         self.busy_until = 0.0
         """Virtual time in seconds at which the last iteration of this process ends."""
         self.context = copy_context()
-        """The context in which callbacks from outside run, for example for arriving bytes."""
+        """The context in which callbacks run that come from outside the process, for example for arriving bytes."""
         self.context.run(PROCESS.set, self)
         self.remains: list[Any] = []
         """Objects of a dead process that must not be garbage-collected before the run is over."""

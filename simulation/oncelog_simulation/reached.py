@@ -1,4 +1,5 @@
-"""Measures which branches of the broker the seeds have reached: `python -m oncelog_simulation coverage --seeds 1-100`.
+"""Measures which branches of the broker's code are executed in the runs of some seeds: `python -m oncelog_simulation
+coverage --seeds 1-100`.
 
 The modules of `ROOMS` are changed when they are imported: the first statement of each branch records that the branch
 was reached. Therefore the measurement needs a separate process, `python -m oncelog_simulation.reached FIRST LAST`,
@@ -34,10 +35,10 @@ class Reached:
     def __init__(self) -> None:
         self.hit = bytearray()
         self.branches: list[tuple[str, int]] = []
-        """Module and line of each branch."""
+        """The module and line of each branch; the position in this list is the number of the branch."""
 
     def branch(self, module: str, line: int) -> int:
-        """Return the number of a new branch."""
+        """Add a branch, and return its number."""
         self.hit.append(0)
         self.branches.append((module, line))
         return len(self.branches) - 1

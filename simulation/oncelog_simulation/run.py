@@ -1,4 +1,6 @@
-"""One run of a plan: start, work under faults, calm, judgement. docs/design/simulation.md describes the phases."""
+"""Runs a plan in four phases: start, work under faults, calm (no faults any more), judgement. docs/design/simulation.md
+describes the phases.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,15 @@ import gc
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from operator import is_
 from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults.catalogue import FAULTS, end_all
 from oncelog_simulation.guard import guarded
+from oncelog_simulation.judges.last_look import DIRECTOR, assignments_counted
 from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored
 from oncelog_simulation.machine import BrokerMachine
@@ -28,15 +32,15 @@ START_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 180.0
 """Virtual seconds after the faults in which all brokers must serve and each workload must end."""
 CONCLUDE_SECONDS: Final = 120.0
-"""Virtual seconds that the `conclude` of each judge may take, after all workloads have ended; more counts as a
-violation.
+"""Virtual seconds that the method `conclude` of each judge may take after all workloads have ended; taking longer
+counts as a violation.
 """
 LOOK_SECONDS: Final = 0.25
-"""Virtual seconds between two calls of `look_closely`."""
+"""Virtual seconds between two calls of `look_closely` of each judge."""
 
 
 class Workload(Protocol):
-    """The actions of one client in a run."""
+    """Interface of a workload: the actions of one client in a run."""
 
     @property
     def name(self) -> str: ...
@@ -49,13 +53,13 @@ class Workload(Protocol):
 
 
 class Judge(Protocol):
-    """Reports the rules that a run has broken, each as text."""
+    """Checks a rule, and reports each violation as text."""
 
     @property
     def name(self) -> str: ...
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Every LOOK_SECONDS."""
+        """Return the violations since the last call; called every LOOK_SECONDS."""
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Yield the violations; called when all workloads have ended. This method may use clients."""
@@ -68,9 +72,15 @@ class Onlooker(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def sees_only_partitions(self) -> bool:
+        """Whether `look` depends only on the broker's partitions, the settings of topics, the metadata store and power
+        cuts; `look` is then not called as long as none of these has changed.
+        """
+
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the violations; called after each iteration of this machine's broker, so the call must be cheap, above
-        all if nothing has changed.
+        """Yield the violations; called after each iteration in which this machine's broker has run code, so the call
+        must be cheap, above all if nothing has changed.
         """
 
 
@@ -90,7 +100,7 @@ class Outcome:
     timeline: Timeline
     violations: tuple[Violation, ...]
     struck: Mapping[str, int]
-    """How often each kind of fault has really struck."""
+    """The number of strikes that had an effect, by kind of fault."""
     virtual_seconds: float
     turns: int
     """The number of iterations of all processes."""
@@ -111,9 +121,9 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     _freeze()
     world = World(plan)
     try:
-        # The only state that the brokers of a process share.
+        # DISK_TROUBLES is the only state that all brokers in one Python process share.
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))
-        with guarded(world.loop), log_lines_noted(world):
+        with guarded(world.loop), log_lines_noted(world), assignments_counted(world):
             world.loop.run_until_complete(_play(world, scenario))
             world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)
             digest = world.timeline.digest()
@@ -149,7 +159,7 @@ async def _play(world: World, scenario: Scenario) -> None:
     if not await _prepare(world, workloads):
         return
     world.note("world", "workloads begin", names=",".join(workload.name for workload in workloads))
-    world.loop.after_turn = partial(_look, world, [judge for judge in judges if isinstance(judge, Onlooker)])
+    world.loop.after_turn = _Looking(world, [judge for judge in judges if isinstance(judge, Onlooker)]).after_turn
     looking = asyncio.create_task(_look_closely(world, judges))
     working = {asyncio.create_task(workload.work(world)): workload for workload in workloads}
     await _strike_all(world)
@@ -219,7 +229,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
-            await _until_serving(world)  # this happens while the operator restarts a broker
+            await _until_serving(world)  # a judge may be called while the operator restarts a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
@@ -240,11 +250,41 @@ async def _conclude(world: World, judge: Judge) -> None:
         world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
 
 
-def _look(world: World, onlookers: Sequence[Onlooker], process: Process) -> None:
-    machine = world.brokers[process.host]
-    for judge in onlookers:
-        for what in judge.look(world, machine):
-            world.violate(judge.name, what)
+class _Looking:
+    """Calls the onlookers after each turn that may have changed what they see: a turn in which the broker has run code,
+    or before which the metadata store was written or a machine lost its power.
+    """
+
+    def __init__(self, world: World, onlookers: Sequence[Onlooker]) -> None:
+        self._world = world
+        self._all = [(judge.look, judge.name) for judge in onlookers]
+        self._others = [(judge.look, judge.name) for judge in onlookers if not judge.sees_only_partitions]
+        self._zxid = -1
+        self._power_cuts = -1
+        self._seen: dict[str, tuple[object, ...]] = {}
+        """For each broker, everything on which the judges that see only partitions depended at their last look."""
+
+    def after_turn(self, process: Process, has_run_code: bool) -> None:
+        world = self._world
+        zxid, power_cuts = world.store.zxid, world.power_cuts
+        if not has_run_code and zxid == self._zxid and power_cuts == self._power_cuts:
+            return
+        self._zxid, self._power_cuts = zxid, power_cuts
+        host = process.host
+        machine = world.brokers[host]
+        looks = self._all
+        broker, assigned = machine.broker, world.assigned
+        if broker is not None and assigned is not None:
+            image = broker.parts.membership.metadata.image
+            seen = (assigned[host], assigned[DIRECTOR], zxid, power_cuts, image.topic_configs, broker)
+            known = self._seen.get(host)
+            if known is not None and all(map(is_, known, seen)):
+                looks = self._others
+            else:
+                self._seen[host] = seen
+        for look, name in looks:
+            for what in look(world, machine):
+                world.violate(name, what)
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:

@@ -1,4 +1,6 @@
-"""The scenario of the entire cluster: the workloads that a plan names, and all judges; and plans for this scenario."""
+"""The scenario that tests the entire cluster: it has the workloads that a plan names, and all judges. The module also
+has functions that draw plans for this scenario.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 FEW_WORKLOADS: Final = 3
-"""Number of workloads in a short or light plan, without the workloads that they need."""
+"""Number of workloads in a short or light plan, not counting those that are added because others need them."""
 
 
 class WholeCluster:
-    """Implements `run.Scenario`. The scenario object of one run."""
+    """Implements `run.Scenario`; each run needs its own object."""
 
     def __init__(self) -> None:
         self.notes = Notes()
@@ -45,7 +47,9 @@ class WholeCluster:
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """Return all judges; the judge of the history comes before the judge of the clients' remaining resources."""
+        """Return all judges in the order in which they conclude. The judge of the history, which uses clients, comes
+        before the judge of the resources, which requires that all clients have ended.
+        """
         committed = Committed(self.notes)
         return [
             Leaders(),
@@ -78,7 +82,7 @@ def draw_short_plan(seed: int) -> Plan:
 
 
 def draw_light_plan(seed: int) -> Plan:
-    """Return a plan of up to an hour with few clients and little load: `drawing.lightened`."""
+    """Return a plan of up to four hours with few clients and little load: `drawing.lightened`."""
     return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
 
 
@@ -92,4 +96,4 @@ DRAWN: Final[Mapping[str, Callable[[int], Plan]]] = {
     "short": draw_short_plan,
     "light": draw_light_plan,
 }
-"""The kinds of plans that a seed may draw, by their names."""
+"""The functions that draw a plan from a seed, by the name of the kind of plan."""

@@ -21,12 +21,12 @@ Fails = Callable[[Plan], str | None]
 MOST_RUNS: Final = 100
 """Limit on the number of runs for shrinking one plan."""
 SHORTER: Final = (0.5, 0.75, 0.9)
-"""The fractions to which shrinking tries to reduce a plan's time."""
+"""Fractions of a plan's duration; shrinking tries to reduce the duration to each of them."""
 
 
 def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
-    """Return the smallest plan that was found to fail like `plan`; `plan` itself if no smaller plan fails, or if `plan`
-    does not fail.
+    """Return the smallest plan found in which the same judge finds a violation as in `plan`. Returns `plan` itself if
+    there is no such smaller plan, or if `plan` does not fail.
     """
     wanted = fails(plan)
     if wanted is None:
@@ -60,8 +60,8 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
 
 
 def without_parts(items: Sequence[T]) -> Iterator[list[T]]:
-    """Yield the list of items without one half, then without one quarter, and so on, down to the list without one
-    single item.
+    """Yield shorter lists: the list without one of its halves, then without one of its quarters, and so on, at last
+    without one item.
     """
     size = len(items)
     while size > 1:

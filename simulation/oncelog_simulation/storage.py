@@ -1,10 +1,13 @@
-"""The file system of a simulated machine: its writes and syncs, and the state after a power cut.
+"""The file system of a simulated machine. It distinguishes written from synced data, and determines the state after a
+power cut.
 
 A power cut leaves unsynced changes in a state in which a journaling file system may leave them:
 
-- Appended bytes are all lost, partly there, all there, or there in full length with zeros in place of the last bytes.
-- Truncated bytes are either gone or there again.
-- Of the created, renamed and removed names, the first few changes remain, in the order in which they were made.
+- Of the appended bytes, all, some or none remain, or the file has its full length with zeros in place of the last
+  bytes.
+- The bytes behind a truncation are either gone or restored.
+- Of the unsynced changes of names (creations, renames, removals), only the first ones remain, in the order in which
+  they were made.
 
 `sync_directory` makes the changes of this directory durable, as well as earlier changes on which they depend. Syncing a
 file does not make its name durable. After a failed fsync the unsynced bytes count as clean, as on Linux, so later
@@ -17,29 +20,39 @@ import errno
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import count
 from random import Random
+
+_CHANGES = count(1)
+"""Numbers of the changes of all files and directories, which stand for the times of the changes."""
 
 
 class Inode:
     """The bytes of a file, in their written and in their durable state."""
 
-    __slots__ = ("_is_rewritten", "_lost", "data", "durable", "modified_ms")
+    __slots__ = ("_is_rewritten", "_lost", "changed", "data", "durable", "durable_changed", "modified_ms", "number")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.modified_ms = 0
+        self.number = self.changed = self.durable_changed = next(_CHANGES)
+        """The number of the inode, and the numbers of the last change and of the last durable change."""
         self._is_rewritten = False
-        """Whether a change other than appending was made since the last sync."""
+        """Whether a change other than an append was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
-        """Ranges of bytes that a failed fsync has given up; after a power cut they contain zeros."""
+        """Ranges of bytes that a failed fsync did not write and no later fsync will write; after a power cut they
+        contain zeros.
+        """
 
     def write(self, position: int, data: bytes) -> None:
         if position < len(self.durable):
             self._is_rewritten = True
         self.data[position : position + len(data)] = data
+        self.changed = next(_CHANGES)
 
     def truncate(self, size: int) -> None:
+        self.changed = next(_CHANGES)
         if size < len(self.data):
             if size < len(self.durable):
                 self._is_rewritten = True
@@ -49,6 +62,7 @@ class Inode:
             self.data.extend(bytes(size - len(self.data)))
 
     def sync(self) -> None:
+        self.durable_changed = self.changed
         if self._is_rewritten or self._lost:
             self.durable = bytearray(self.data)
             for begin, end in self._lost:
@@ -70,7 +84,10 @@ class Inode:
 
     def cut_power(self, random: Random) -> None:
         """Change to a state that a power cut may leave, drawn at random."""
+        before = self.durable
         self.data = bytearray(self._after_power_cut(random))
+        self.changed = self.durable_changed if self.data == before else next(_CHANGES)
+        self.durable_changed = self.changed
         self.durable = bytearray(self.data)
         self._is_rewritten = False
         self._lost = []
@@ -79,7 +96,7 @@ class Inode:
         durable = bytes(self.durable)
         if self._is_rewritten or self._lost:
             if random.random() < 0.5:
-                return durable  # neither this change nor later writes have reached the disk
+                return durable  # no change since the last sync has reached the disk
             data = bytearray(self.data)
             for begin, end in self._lost:
                 data[begin:end] = bytes(end - begin)
@@ -95,9 +112,11 @@ class Inode:
 class Directory:
     """Names of files and directories, in their current and in their durable state."""
 
-    __slots__ = ("durable", "entries")
+    __slots__ = ("changed", "durable", "durable_changed", "entries", "number")
 
     def __init__(self) -> None:
+        self.number = self.changed = self.durable_changed = next(_CHANGES)
+        """As in `Inode`."""
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
 
@@ -105,8 +124,8 @@ class Directory:
 Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
 """A change of a directory: a name refers to another node, or to None if it is removed."""
-Change = tuple[Naming, ...]
-"""Changes of names that happen atomically."""
+Change = tuple[tuple[Directory, str, Node | None, int], ...]
+"""Changes of names that happen atomically, all of them or none, each with the number of the change."""
 
 
 class Storage:
@@ -133,7 +152,7 @@ class Storage:
         return node
 
     def file(self, path: str) -> Inode:
-        """OSError."""
+        """Return the file at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -143,7 +162,7 @@ class Storage:
         return node
 
     def directory(self, path: str) -> Directory:
-        """OSError."""
+        """Return the directory at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -169,7 +188,10 @@ class Storage:
                 directory.entries.pop(name, None)
             else:
                 directory.entries[name] = node
-        self._journal.append(namings)
+            directory.changed = next(_CHANGES)
+            if node is not None:
+                node.changed = directory.changed
+        self._journal.append(tuple((*naming, naming[0].changed) for naming in namings))
 
     def make_file(self, path: str) -> Inode:
         """Create an empty file at `path`. Raises OSError if the directory of `path` does not exist."""
@@ -190,7 +212,7 @@ class Storage:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        """OSError."""
+        """Rename a file or directory atomically. Raises OSError if `source` does not exist."""
         node = self.find(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -207,12 +229,12 @@ class Storage:
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
 
     def sync_directory(self, path: str) -> None:
-        """Make the changes of this directory's names durable. OSError."""
+        """Make the changes of this directory's names durable. Raises OSError."""
         wanted = {id(self.directory(path))}
         durable: list[Change] = []
         left: list[Change] = []
         for change in reversed(self._journal):
-            directories = {id(directory) for directory, _, _ in change}
+            directories = {id(directory) for directory, _, _, _ in change}
             if wanted & directories:
                 wanted |= directories
                 durable.append(change)
@@ -221,6 +243,11 @@ class Storage:
         for change in reversed(durable):
             _make_durable(change)
         self._journal = left[::-1]
+
+    def sync_all(self) -> None:
+        """Make all files and names durable."""
+        self._journal = []
+        _sync_all(self.root)
 
     # --- faults
 
@@ -235,6 +262,7 @@ class Storage:
 
     def _cut_power_in(self, directory: Directory, random: Random) -> None:
         directory.entries = dict(directory.durable)
+        directory.changed = directory.durable_changed
         for name in sorted(directory.entries):
             node = directory.entries[name]
             if isinstance(node, Directory):
@@ -266,15 +294,18 @@ def _common_size(one: bytes, other: bytes) -> int:
 
 
 def _make_durable(change: Change) -> None:
-    for directory, name, node in change:
+    for directory, name, node, number in change:
+        directory.durable_changed = max(directory.durable_changed, number)
         if node is None:
             directory.durable.pop(name, None)
         else:
             directory.durable[name] = node
+            node.durable_changed = max(node.durable_changed, number)
 
 
 def _sync_all(directory: Directory) -> None:
     directory.durable = dict(directory.entries)
+    directory.durable_changed = directory.changed
     for node in directory.entries.values():
         if isinstance(node, Directory):
             _sync_all(node)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VALUE: Final = re.compile(r"b'([^']+)'")
 """Matches a record's name in the text of a violation."""
 MOST_RECORDS: Final = 12
-"""Limit on the records whose history is printed."""
+"""Limit on the number of records whose history is printed."""
 WIDTH: Final = 150
 """Limit on the characters of one printed line."""
 SAME: Final = 3
@@ -67,7 +67,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _lives(outcome: Outcome, notes: Notes) -> list[str]:
-    """Return the known events of each record that a violation names."""
+    """Return, for each record that a violation names, the events in its history."""
     named = dict.fromkeys(value for each in outcome.violations for value in VALUE.findall(each.what))
     sends = {send.value.decode(errors="replace"): send for send in notes.history.sends}
     lines = []

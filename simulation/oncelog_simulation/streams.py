@@ -1,8 +1,9 @@
-"""TCP streams of the simulated network: transports like asyncio's, and a pipe of packets for each direction.
+"""TCP streams of the simulated network. Each stream has a transport like asyncio's at both ends, and a pipe of packets
+for each direction.
 
-Written bytes are cut into packets at any position, and arrive in order. At most `WINDOW_BYTES` bytes may be in flight
-or unread at the other end; further bytes stay with the writer, and the writer's protocol gets `pause_writing`. The end
-of a stream, or a reset, is also a packet, so that earlier bytes arrive first.
+Written bytes may be cut into two packets at any position, and arrive in order. At most `WINDOW_BYTES` bytes may be in
+flight or unread at the other end; further bytes stay with the writer, and the writer's protocol gets `pause_writing`.
+The end of a stream, or a reset, is also a packet, so that earlier bytes arrive first.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ Packet = bytes | Sign
 
 
 class End(Protocol):
-    """The receiver of a pipe's packets."""
+    """Interface of the end of a pipe that receives the packets."""
 
     @property
     def host(self) -> SimulatedHost: ...
@@ -73,8 +74,8 @@ class End(Protocol):
 
 
 class Pipe:
-    """One direction of a stream: packets in flight to `target`. Bytes travel as packets, and any other value is one
-    packet.
+    """One direction of a stream: the packets in flight to `target`. A packet is a sequence of bytes, or any other
+    value.
     """
 
     __slots__ = (
@@ -118,6 +119,8 @@ class Pipe:
     def _schedule(self, packet: Any, delay: float = 0.0) -> None:
         arrival = max(self._last_arrival, self._loop.virtual() + self._link.latency() + delay, self.stalled_until)
         self._last_arrival = arrival
+        if arrival > self._link.last_arrival:
+            self._link.last_arrival = arrival
         self._loop.happen(arrival, self._arrive, packet)
 
     def _arrive(self, packet: Any) -> None:
@@ -160,7 +163,7 @@ class _Buffered(Protocol):
 
 
 class _Socket:
-    """Returns information about a socket, although no real socket exists."""
+    """Stands for the socket of a transport: returns information about it, although no real socket exists."""
 
     def __init__(self, own: tuple[str, int], peer: tuple[str, int]) -> None:
         self._own = own
@@ -198,7 +201,7 @@ class StreamTransport(asyncio.Transport):
         self.pipe: Pipe
         """The pipe to the other end."""
         self.other: StreamTransport
-        """The stream end of the peer."""
+        """The other end of the stream."""
         self._protocol: _Buffered | None = None
         self._unread: deque[Packet] = deque()
         self._is_paused = False
@@ -418,7 +421,9 @@ class StreamTransport(asyncio.Transport):
         self._loop.post(self.process, self._lose, error)
 
     def give_up_if(self, is_still: Callable[[], bool]) -> None:
-        """Break the stream at both ends, as TCP does, if `is_still` returns true when this happens."""
+        """Break the stream at both ends with a timeout, as TCP does, unless it has already ended or `is_still` returns
+        false.
+        """
         if self._is_lost or not is_still():
             return
         for end in (self, self.other):
@@ -432,7 +437,7 @@ class StreamTransport(asyncio.Transport):
                 end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def die(self, *, with_reset: bool) -> None:
-        """End the stream after the bytes that were already sent, as the kernel does after the death of the process."""
+        """End the stream as the kernel does after the death of a process: bytes that were already sent still arrive."""
         if self._is_lost:
             return
         self._is_lost = True

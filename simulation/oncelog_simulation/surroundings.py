@@ -1,5 +1,6 @@
-"""The parts that all machines of a world share: loop, network, metadata store, timeline, and the random streams of the
-seed."""
+"""The parts that all machines of a world share: loop, network, metadata store, timeline, and the random generators of
+the seed.
+"""
 
 from __future__ import annotations
 

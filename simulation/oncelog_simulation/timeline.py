@@ -1,4 +1,5 @@
-"""The event log of a run: which event happened when on which machine, in order; the log also has a hash.
+"""The event log of a run: each event with its time and machine, in order. The hash of the log shows whether two runs
+were identical.
 
 Two runs of one plan have identical timelines, byte for byte. Details are numbers, strings and bytes, never objects
 whose text contains a memory address.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Violation(NamedTuple):
-    """A broken rule, as text."""
+    """A rule that the run has broken, with the judge that found it and a description."""
 
     at: float
     judge: str
@@ -35,8 +36,8 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """The world of one run of a plan. Create the world, run coroutines in its loop (`run.run` does so), and
-    call `end`.
+    """The world of one run of a plan. Create the world, run coroutines in its loop (`run.run` does so), and call
+    `end`.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -53,14 +54,18 @@ class World(Surroundings):
         """The broker machines by name, in the order of their numbers."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
-        """An event that is set when no more faults will strike and all brokers run again."""
+        """An event that is set when the faults are over and all brokers run again."""
         self.outsiders: set[str] = set()
         """Names of hosts that run code of others, such as a user's service, whose logged errors break no rule."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
-        """The strikes whose faults are in effect now."""
+        """The strikes that have an effect now."""
         self.struck: dict[str, int] = {}
-        """How often each kind of fault has really struck."""
+        """The number of strikes that had an effect, by kind of fault."""
+        self.assigned: Counter[str] | None = None
+        """How often the processes of each host have set an attribute of a partition or of its log; None if this is not
+        counted (`judges.last_look`).
+        """
         self.rotted: set[str] = set()
         """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
 
@@ -87,7 +92,7 @@ class World(Surroundings):
         super().end()
 
     def count(self, fault: str) -> None:
-        """Count a fault that has really struck."""
+        """Count a strike of this fault that had an effect."""
         self.struck[fault] = self.struck.get(fault, 0) + 1
 
 

@@ -18,15 +18,17 @@ WRITER = "the writer of the inputs"
 
 
 class ApplicationHistory(History):
-    """A `History` that reads the topics itself. `bootstrap_servers` returns the brokers' addresses; it is called when
-    they are first needed.
+    """A `History` that also reads the final content of topics. `bootstrap_servers` returns the brokers' addresses; it
+    is called when they are first needed.
     """
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Records that `read_processed` has found in the output topic, but that the test has not recorded as sends."""
+        """The records that `read_processed` has found in the output topic, and that the test has not recorded as sends
+        itself.
+        """
 
     def read(self, *topics: str) -> None:
         """Read the final content of these topics. Raises StillOpen or KafkaError."""
@@ -78,7 +80,7 @@ class ApplicationHistory(History):
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:
-        """Raises AssertionError with the verdict unless every record exists exactly once."""
+        """Check the history. Raises AssertionError with the verdict unless every record exists exactly once."""
         found = self.verdict(apart_from=apart_from)
         if not found:
             raise AssertionError(str(found))

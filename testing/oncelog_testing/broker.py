@@ -41,8 +41,8 @@ class BrokerStartError(Exception):
 
 
 class Broker:
-    """`start`, or a `with` statement, returns when the broker serves. The broker keeps its port and its data until the
-    end of the run.
+    """A broker process. `start`, or entering a `with` statement, returns when the broker serves. The broker keeps its
+    port and its data until the end of the run.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, name: str = "broker") -> None:
@@ -66,7 +66,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any client."""
+        """The broker's address as `host:port`, for any client."""
         return f"{LOOPBACK}:{self.port}"
 
     def __str__(self) -> str:
@@ -187,9 +187,9 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """If the test has used the broker, check that it runs; if a fault is just crashing the broker, wait until its
-        process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone if the
-        broker runs and does not respond.
+        """If the test has used the broker, check that it runs. If a fault is crashing the broker at this moment, wait
+        until its process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone
+        if the broker runs and does not respond.
         """
         if not self._is_touched or not self.is_running:
             return
@@ -227,7 +227,7 @@ class Broker:
     # --- the broker's process
 
     def start(self) -> Self:
-        """Raises BrokerStartError. Start the broker; does nothing if it runs."""
+        """Start the broker; does nothing if it runs. Raises BrokerStartError."""
         self._see_whether_it_crashes()
         if not self.is_running:
             self.launch()
@@ -268,7 +268,7 @@ class Broker:
             )
 
     def wait_ready(self) -> None:
-        """Raises BrokerStartError."""
+        """Wait until the started process serves. Raises BrokerStartError."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             assert self._process is not None
             lines = first_lines(self._process, 2, START_SECONDS)

@@ -26,8 +26,8 @@ POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
 SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 SESSION_MS: Final = "6000"
-"""Session timeout in milliseconds, after which another broker takes over from a killed broker: a third of the default,
-and long enough for a busy machine.
+"""Session timeout in milliseconds, after which another broker takes over from a killed broker. The value is a third of
+the default, but long enough for a busy machine.
 """
 
 
@@ -120,7 +120,9 @@ class Cluster:
     # --- the cluster's processes
 
     def start(self) -> Self:
-        """Raises NoZooKeeper, BrokerStartError or TimeoutError."""
+        """Start ZooKeeper and the brokers; returns when all replicas are in sync. Raises NoZooKeeper, BrokerStartError
+        or TimeoutError.
+        """
         with ExitStack() as undo:
             undo.callback(self.stop)
             connect_string = self._start_zookeeper()
@@ -172,9 +174,7 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker of a cluster. If it is used as a context manager, the fault is removed at the end of the
-    block.
-    """
+    """The same fault, set in each broker of a cluster. As a context manager, it is removed at the end of the block."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults

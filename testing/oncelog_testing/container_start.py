@@ -2,9 +2,8 @@
 oncelog_testing.container_start DIRECTORY`.
 
 The modules of testcontainers set Kafka's settings as environment variables (KAFKA_LISTENERS), which an oncelog broker
-reads as well,
-and wait for a line that Kafka writes when it is ready. This program removes the settings of a KRaft controller and of a
-ZooKeeper, which this broker does not have, and writes these lines.
+also reads, and wait for a line that Kafka writes when it is ready. This program removes the settings of a KRaft
+controller and of a ZooKeeper, which this broker does not have, and writes these lines.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class BrokerGone(Exception):
 
 
 class NotStruck(AssertionError):
-    """Raised if the test's fault was never applied, so that the test has shown nothing."""
+    """Raised if the fault that a test has set was never applied, because such a test would prove nothing."""
 
 
 def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
@@ -106,8 +106,8 @@ class Fault:
             pass
 
     def _ask(self, method: str, question: str = "", more_seconds: float = 0.0) -> Any:
-        """Raises BrokerGone if the broker was restarted, because in the new process the number of this fault may belong
-        to another fault.
+        """Send a request about this fault. Raises BrokerGone if the broker was restarted, because in the new process
+        the number of this fault may belong to another fault.
         """
         if self._broker.pid != self._process:
             raise BrokerGone(f"{self._broker.name} has ended since {self} was ordered")

@@ -132,7 +132,7 @@ class MemoryCluster:
         await asyncio.gather(*(each.stop(leaves=False) for each in self.brokers.values()))
 
     async def until_whole(self) -> None:
-        """Wait until all running brokers see each other, and all their replicas are in sync. TimeoutError."""
+        """Wait until all running brokers see each other, and all their replicas are in sync. Raises TimeoutError."""
         names = {each.node_id for each in self.running}
         async with asyncio.timeout(WHOLE_SECONDS):
             for each in self.running:
@@ -256,7 +256,7 @@ class InProcessCluster:
         return self.call(ask())
 
     def mend(self) -> None:
-        """Start all stopped brokers; returns when all replicas are in sync. TimeoutError."""
+        """Start all stopped brokers; returns when all replicas are in sync. Raises TimeoutError."""
         self.call(self._cluster.start())
 
     def logged(self) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ class Registry:
         return self.url
 
     def start(self) -> Self:
-        """Raises RegistryStartError."""
+        """Start the registry; returns when it serves. Raises RegistryStartError."""
         command = [sys.executable, "-P", "-m", "oncelog", "registry", "-b", self._bootstrap]
         command += ["--listen", "127.0.0.1:0", "--stop-at-eof", *self._arguments]
         with self._log.open("ab") as log:

@@ -2,9 +2,8 @@
 
 Start: register -> claim the controller role if no broker has the role -> read the cluster image, which must not be
 older than the registration, because in an older image a log of this broker could look like a stray log -> apply the
-settings in the image -> keep a copy of
-the image on disk. Close: write a last copy of the cluster image, then stop watching the metadata store. The
-registration ends with the session, which `storage` closes.
+settings in the image -> keep a copy of the image on disk. Close: write a last copy of the cluster image, then stop
+watching the metadata store. The registration ends with the session, which `storage` closes.
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Requests the log end offsets that an election needs; requests wait until `begin` is called.
+        """The object that requests the log end offsets that an election needs; its requests wait until its method
+        `begin` is called.
         """
         self.metadata = metadata
         self.is_clustered = is_clustered
@@ -170,7 +170,7 @@ class _Registrar:
 
     async def check_store(self) -> None:
         """Check that the metadata store is still the store in which this broker registered; called before the cluster
-        image is read in a new session.
-        Raises WrongStore, StoreUnavailable."""
+        image is read in a new session. Raises WrongStore, StoreUnavailable.
+        """
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

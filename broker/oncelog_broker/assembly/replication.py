@@ -1,7 +1,7 @@
 """The partitions that this broker leads and follows, and the maintenance of their logs.
 
-Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
-the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the cluster image -> let the
+Start: reserve producer ids above the producer ids in the logs -> find missing logs, and rename stray logs -> create the
+replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the cluster image -> let the
 membership answer log end requests of other brokers. `resign` must be called before `close`.
 """
 
@@ -129,8 +129,8 @@ class Replication:
 
 class WayBack:
     """Updates the cluster image and the replicas after the session was resumed, or after the broker has registered
-    again. Implements
-    `Return`."""
+    again. Implements the protocol `metadata.membership.membership.Return`.
+    """
 
     def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -162,7 +162,7 @@ async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
     """Raise the next producer id above all producer ids in the logs, before any request is served. Call this method
-    before stray logs are set aside (S75): it also reads the producer ids in stray logs, because a stray log may be used
+    before stray logs are renamed (S75): it also reads the producer ids in stray logs, because a stray log may be used
     again.
     """
     producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
@@ -175,7 +175,7 @@ async def _producer_ids(
 
 
 async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
-    """Note which logs are missing, and set aside the stray logs, which no partition of this broker needs."""
+    """Note which logs are missing, and rename the stray logs, which no partition of this broker needs."""
     node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
     expected = {
         (topic.name, index): len(state.replicas) > 1

@@ -41,8 +41,8 @@ class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
     The type of a handler's context restricts which fields the handler can use. Handlers are divided into *rooms*, the
-    folders of `server/`, each with its own
-    `services.py`. The `services.py` of each room declares the fields that the room's handlers need.
+    folders of `server/`, each with its own `services.py`. The `services.py` of each room declares the fields that the
+    room's handlers need.
     """
 
     config: BrokerConfig
@@ -74,16 +74,16 @@ class Services:
     fetch_sessions: FetchSessions
     telemetry: ClientTelemetry
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic without a CreateTopics request (auto-creation, internal topics), and waits until the topic can be
-    used.
+    """Async function that creates a topic without a CreateTopics request (auto-creation, internal topics), and returns
+    when the topic can be used.
     """
     internal_topics: InternalTopicCreations
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None
-    """Checks the rights of clients; with None every client may do everything."""
+    """The object that checks the rights of clients; None means that every client may do everything."""
     key_ages: Callable[[], Iterable[tuple[str, float]]]
-    """Returns, for each listener that accepts signed tokens, the seconds since the listener's signing keys were last
-    read (`Securities`).
+    """Function that returns, for each listener that accepts signed tokens, the seconds since the listener's signing
+    keys were last read (`Securities`).
     """
 
     @property

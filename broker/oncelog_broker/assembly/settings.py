@@ -37,7 +37,7 @@ class Settings:
         """The limits of replication traffic (KIP-73), which change with the settings."""
 
     def current(self) -> BrokerConfig:
-        """The present configuration, including dynamic settings."""
+        """Return the present configuration, including dynamic settings."""
         return self._config
 
     @property

@@ -1,10 +1,9 @@
 """The storage of one broker: its data directories, its metadata store and its logs.
 
 Start: lock the directories -> open the store -> compare the directories with the store, and refuse the start or
-continue (`starting/`) -> open the logs ->
-end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
-the mark of a clean shutdown and unlocks the directories. After that, the metadata store is closed, which ends the
-session.
+continue (`starting/`) -> open the logs -> end the session of the previous process. A refused start changes nothing.
+Close: the logs are closed first, which writes the mark of a clean shutdown and unlocks the directories. After that, the
+metadata store is closed, which ends the session.
 """
 
 from __future__ import annotations
@@ -142,8 +141,8 @@ class Storage:
             await self.data.forget_lost()
 
     def store_file(self, image: ClusterImage) -> StoreFile | None:
-        """The embedded metadata store, for the check of its file mode at the start; None if several brokers share the
-        store.
+        """Return the embedded metadata store, for the check of its file mode at the start; None if several brokers
+        share the store.
         """
         if self.data.kind.is_shared:
             return None
@@ -176,7 +175,7 @@ class Storage:
     async def _note_store_at_the_end(self) -> None:
         try:
             await self.note_store()
-        except OSError as error:  # harmless: the next start compares the store with an older id
+        except OSError as error:  # harmless: the next start compares with an older id
             logger.error(
                 "the id of the metadata store's last write could not be written to oncelog.identity",
                 extra={"reason": error},

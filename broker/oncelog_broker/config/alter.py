@@ -50,8 +50,8 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Configuration key -> change of its value. The number of changes needs no limit, because there are few known keys, and
-processing ends at the first unknown key.
+"""Maps each configuration key to the change of its value. The number of changes needs no limit, because there are few
+known keys, and processing ends at the first unknown key.
 """
 
 
@@ -66,8 +66,8 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a topic that another broker has created, without the settings that this broker does not support;
-    a warning is logged for each unsupported setting.
+    """Return the settings of a topic that another broker has created, without the settings that this broker does not
+    support; a warning is logged for each unsupported setting.
     """
     valid: dict[str, str] = {}
     for name, value in overrides.items():
@@ -79,13 +79,12 @@ def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str,
 
 
 def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The overrides of a topic after all `changes`. Raises KafkaError if a change is invalid.
+    """Return the overrides of a topic after all `changes`. Raises KafkaError if a change is invalid.
 
     If the topic has no value of its own, APPEND and SUBTRACT change a copy of the default, as in Kafka. DELETE of an
-    unset or unknown key
-    changes nothing, since tools for Kafka delete keys that they may have set. The error is INVALID_CONFIG for an
-    unknown key, an invalid value, or a list operation on a key that is not a list, and INVALID_REQUEST for an unknown
-    operation.
+    unset or unknown key changes nothing, since tools for Kafka delete keys that they may have set. The error is
+    INVALID_CONFIG for an unknown key, an invalid value, or a list operation on a key that is not a list, and
+    INVALID_REQUEST for an unknown operation.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -98,7 +97,7 @@ def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[
 
 
 def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
+    """Return the dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
     `alter_topic_overrides`.
 
     The error for a read-only key is INVALID_REQUEST, as in Kafka. If one of Kafka's dynamic keys has no effect here,
@@ -117,8 +116,9 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
 
 
 def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: BrokerConfig) -> dict[str, str]:
-    """The overrides of a group after `changes`. Raises KafkaError INVALID_CONFIG for an unknown key, for a value
-    outside the limits in the broker's settings, and for a heartbeat interval that is not below the session timeout."""
+    """Return the overrides of a group after `changes`. Raises KafkaError INVALID_CONFIG for an unknown key, for a value
+    outside the limits in the broker's settings, and for a heartbeat interval that is not below the session timeout.
+    """
     altered = dict(current)
     for name, change in changes.items():
         if change.operation == AlterOperation.DELETE:
@@ -144,7 +144,9 @@ def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: 
 
 
 def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConfig) -> None:
-    """Raises KafkaError INVALID_CONFIG for a value that is not between the broker's bounds."""
+    """Check a group's value against the bounds in the broker's settings. Raises KafkaError INVALID_CONFIG if it is not
+    between them.
+    """
     if bounds.most is None:
         return
     most = broker[bounds.most]
@@ -161,9 +163,9 @@ def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConf
 
 
 def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for an
-    unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, a repeated list element, or
-    a pattern for an attribute that clients do not have.
+    """Return the settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for
+    an unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, a repeated list element,
+    or a pattern for an attribute that clients do not have.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -195,14 +197,16 @@ def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes)
 
 
 def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:
-    """The effective value of a key for a group with these overrides."""
+    """Return the effective value of a key for a group with these overrides."""
     bounds = GROUP_KEYS[name].bounds
     assert bounds is not None
     return int(overrides[name]) if name in overrides else broker[bounds.broker]
 
 
 def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:
-    """The declaration of one of Kafka's dynamic keys without effect here. Raises KafkaError for any other name."""
+    """Return the declaration of one of Kafka's dynamic keys without effect here. Raises KafkaError for any other
+    name.
+    """
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(name, value)
@@ -256,7 +260,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
             ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
         )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # SUBTRACT of a missing or invalid list element changes nothing
+    if operation is AlterOperation.SUBTRACT:  # SUBTRACT ignores a missing or invalid element
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):
@@ -266,7 +270,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
 
 
 def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
-    """The present value of a key; the key's default if the value is unset or unreadable."""
+    """Return the present value of a key; the key's default if the value is unset or unreadable."""
     try:
         return key.default if current is None else key.parse(current)
     except InvalidConfig:
@@ -274,7 +278,7 @@ def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
-    """`value` in the form that is stored. Raises KafkaError INVALID_CONFIG for an invalid value."""
+    """Return `value` in the form that is stored. Raises KafkaError INVALID_CONFIG for an invalid value."""
     if value is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has no value: expected {key.expected}")
     try:

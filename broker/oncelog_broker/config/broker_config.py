@@ -69,13 +69,14 @@ class BrokerConfig:
         return cast(T, self._values[key.name])
 
     def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
-        """A configuration with the same startup settings and these dynamic settings (typed values)."""
+        """Return a configuration with the same startup settings and these dynamic settings (typed values)."""
         static = self._layers[-1][1]
         return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
-        """Every given value of `key` with its source: first the effective value, last the default if the key has a
-        default."""
+        """Yield every given value of `key` with its source: first the effective value, last the default if the key has
+        a default.
+        """
         for source, layer in self._layers:
             if key.name in layer:
                 yield source, layer[key.name]

@@ -1,9 +1,8 @@
 """The broker's configuration keys that have an effect in oncelog. The names are Kafka's. The defaults are Kafka's, too,
 unless the documentation of a key says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by
-topics), `zookeeper_keys`,
-`leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys`, `streams_keys` and `http_keys`. Most
-of the defaults that differ from Kafka's are limits where Kafka has no limit, so that no client can exhaust memory or
-file descriptors.
+topics), `zookeeper_keys`, `leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys`,
+`streams_keys`, `transaction_keys` and `http_keys`. Most of the defaults that differ from Kafka's are limits where Kafka
+has no limit, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from oncelog_broker.config import (
     streams_keys,
     throttle_keys,
     topic_defaults,
+    transaction_keys,
     zookeeper_keys,
 )
 from oncelog_broker.config.declared import (
@@ -617,6 +617,7 @@ KEY_MODULES: Final = (
     group_keys,
     share_keys,
     streams_keys,
+    transaction_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
@@ -632,4 +633,6 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""Name of a key -> the keys that are used instead if the key is not set; the first of them that is set counts."""
+"""Maps the name of a key to its fallback keys: if the key is not set, the first fallback key that is set determines the
+value.
+"""

@@ -72,14 +72,15 @@ class InvalidConfig(ValueError):
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
-    """The message for an unknown key, with the most similar known key."""
+    """Return the message for an unknown key, with the most similar known key."""
     near = resembles(name, known)
     return f"Unknown configuration {name}" + (f": did you mean {near}?" if near else "")
 
 
 def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known key that is most similar to `name`; None if no key is similar. `likeness` is the minimum similarity
-    from 0 to 1, as in difflib."""
+    """Return the known key that is most similar to `name`; None if no key is similar. `likeness` is the minimum
+    similarity from 0 to 1, as in difflib.
+    """
     from difflib import get_close_matches  # imported here because difflib is needed only for misspelt keys
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
@@ -134,8 +135,9 @@ _TYPE_WORDS: Final = {
 # The class has no slots, because Python 3.11 does not support slots together with frozen and Generic.
 @dataclass(frozen=True, eq=False)
 class ConfigKey(Generic[T_co]):
-    """A configuration key. A `default` of None means that the key is not set. Values of type LIST are tuples of
-    strings, values of type PASSWORD are secrets."""
+    """A configuration key. A `default` of None means that the key is not set. A value of type LIST is a tuple of
+    strings; a value of type PASSWORD is a `Secret`.
+    """
 
     name: str
     type: ConfigType
@@ -152,7 +154,7 @@ class ConfigKey(Generic[T_co]):
 
     @property
     def expected(self) -> str:
-        """A description of the allowed values."""
+        """A description of the allowed values, for error messages."""
         return ", ".join(filter(None, (_TYPE_WORDS.get(self.type, "a string"), self.allowed.words)))
 
     def parse(self, text: str) -> T_co:
@@ -168,7 +170,7 @@ class ConfigKey(Generic[T_co]):
         return cast(T_co, value)
 
     def format(self, value: object) -> str | None:
-        """`value` in the text form of DescribeConfigs; None for an unset or sensitive value."""
+        """Return `value` in the text form of DescribeConfigs; None for an unset or sensitive value."""
         if value is None or self.is_sensitive:
             return None
         if isinstance(value, bool):

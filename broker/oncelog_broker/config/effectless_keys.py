@@ -9,8 +9,7 @@ here is accepted, with a warning in the log. There are three kinds:
 - Refused keys request a function that this broker does not have, and on which users would rely, such as a policy or a
   plug-in for authorization. Keys of this kind are refused with the reason.
 
-If neither Kafka nor this broker knows a key, the key is refused as a typing error. The module is imported only when a
-key is not in
+A key that neither Kafka nor this broker knows is refused as misspelt. The module is imported only when a key is not in
 `BROKER_KEYS`, so that most starts do not spend time on the import.
 """
 
@@ -126,7 +125,7 @@ DOCUMENTATION: Final = "No effect: a key of Apache Kafka's that changes nothing 
 
 @cache
 def dynamic_keys() -> dict[str, ConfigKey[Any]]:
-    """The dynamic keys without effect, by name."""
+    """Return the dynamic keys without effect, by name."""
     return {
         name: ConfigKey[Any](name, type_, None, DOCUMENTATION, update_mode=UpdateMode.CLUSTER_WIDE)
         for type_, names in _DYNAMIC.items()
@@ -136,7 +135,7 @@ def dynamic_keys() -> dict[str, ConfigKey[Any]]:
 
 @cache
 def static_names() -> frozenset[str]:
-    """The names of the static keys without effect."""
+    """Return the names of the static keys without effect."""
     return frozenset(_STATIC.split())
 
 
@@ -146,7 +145,9 @@ def is_effectless(name: str) -> bool:
 
 
 def reason_to_refuse(name: str, text: str | None) -> str | None:
-    """The reason why a key of Kafka is refused when it has this value; None if the key is accepted with this value."""
+    """Return the reason why a key of Kafka is refused when it has this value; None if the key is accepted with this
+    value.
+    """
     if name in _REFUSED_UNLESS_FALSE:
         return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
     return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

@@ -16,7 +16,7 @@ _OF_TOPICS: Final = frozenset(key.name for key in INERT_TOPIC_KEYS)
 
 
 class EffectlessWarnings:
-    """The warnings of one broker process: at most one line per key, however many topics set the key."""
+    """Logs the warnings of one broker process: at most one line for each key, however many topics set the key."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()

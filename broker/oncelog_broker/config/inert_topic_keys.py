@@ -1,9 +1,8 @@
 """Kafka's topic keys without effect here, which are declared so that scripts for Kafka work.
 
-This module declares a key if scripts for Kafka commonly set the key. The allowed values are those that do not enable a
-feature that this broker lacks (recompression, tiered storage). Other values are refused, as a Kafka broker without
-tiered storage
-refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
+This module declares a key if scripts for Kafka commonly set the key. A value that would enable a feature that this
+broker lacks (recompression, tiered storage) is refused; every other value is allowed. In the same way, a Kafka broker
+without tiered storage refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class ListenerConfig:
             self._prefixes.insert(0, f"{self._prefixes[0]}{mechanism.lower()}.")
 
     def name_of(self, key: ConfigKey[Any]) -> str:
-        """The full name of the setting that has the effective value, for error messages."""
+        """Return the full name of the setting that has the effective value, for error messages."""
         names = [prefix + key.name for prefix in self._prefixes]
         return next((name for name in names if name in self._config.overrides), key.name)
 

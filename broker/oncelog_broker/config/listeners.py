@@ -60,7 +60,7 @@ class Listener(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    """The addresses on which the broker listens. Raises InvalidConfig."""
+    """Return the addresses on which the broker listens. Raises InvalidConfig."""
     parsed = _parse_all(LISTENERS.name, config[LISTENERS], _protocols(config))
     ports = [(listener.host, listener.port) for listener in parsed if listener.port]
     if len(set(ports)) < len(ports):
@@ -76,8 +76,8 @@ def parsed_listeners(config: BrokerConfig, texts: Iterable[str]) -> tuple[Listen
 
 
 def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Listener, ...]:
-    """The addresses that metadata responses contain, one for each advertised listener; `local_hostname` replaces the
-    wildcard address.
+    """Return the addresses that metadata responses contain, one for each advertised listener; `local_hostname` replaces
+    the wildcard address.
 
     Raises InvalidConfig. The method `with_bound_ports` replaces port 0.
     """
@@ -108,7 +108,7 @@ def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener to which other brokers connect.
+    """Return the name of the listener to which other brokers connect.
 
     Raises InvalidConfig if no listener with this name is advertised, because other brokers read the address from the
     registration.
@@ -145,7 +145,7 @@ def has_brokers_only_listener(config: BrokerConfig) -> bool:
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
-    """The security protocol of each listener name."""
+    """Return the security protocol of each listener name."""
     protocols = {}
     for pair in config[LISTENER_SECURITY_PROTOCOL_MAP]:
         name, colon, protocol = pair.partition(":")

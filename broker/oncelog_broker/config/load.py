@@ -2,8 +2,8 @@
 
 - Command line: `--set num.partitions=3`.
 - Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores instead of dots. Variables such as
-  `KAFKA_NUM_PARTITIONS`, as in Kafka's container image, are read, too, with lower precedence. KAFKA_ variables that
-  name no key, such as KAFKA_OPTS, are ignored.
+  `KAFKA_NUM_PARTITIONS`, as in Kafka's container image, are also read; an ONCELOG_ variable for the same key takes
+  precedence over them. KAFKA_ variables that name no key, such as KAFKA_OPTS, are ignored.
 - File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; the names of nested tables are
   joined with dots, so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
 
@@ -55,8 +55,9 @@ SERVICE_VARIABLE: Final = re.compile(
 """The variables that Kubernetes sets for a service whose name begins with `oncelog`."""
 
 MISSPELT: Final = 0.8
-"""The minimum similarity for which a variable counts as a misspelt key. For names in a file, which should all be keys,
-a lower similarity is enough."""
+"""The minimum similarity for which a variable counts as a misspelt key. For a name in a settings file a lower
+similarity is enough, because every name there should be a key.
+"""
 
 _NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
@@ -128,13 +129,15 @@ def file_settings(file_name: str, content: bytes) -> list[Setting]:
             import javaproperties
 
             texts = javaproperties.loads(content.decode())
-    except ValueError as error:  # base class of TOMLDecodeError, UnicodeDecodeError, InvalidUEscapeError
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError or InvalidUEscapeError
         raise InvalidConfig(f"{file_name} cannot be read: {error}") from None
     return [Setting(name, text, file_name) for name, text in texts.items()]
 
 
 def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings in environment variables. KAFKA_ variables come first, so that ONCELOG_ variables replace them."""
+    """Return the settings in environment variables. KAFKA_ variables come first, so that ONCELOG_ variables replace
+    them.
+    """
     settings = []
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
@@ -161,7 +164,7 @@ def _is_meant(variable: str) -> bool:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """An empty environment, for a broker that must not read settings from the environment."""
+    """Return an empty environment, for a broker that must not read settings from the environment."""
     prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
     return {
         name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)
@@ -169,8 +172,9 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name_of(variable: str) -> str:
-    """The key that an environment variable names: `_` means a dot, `__` an underscore and `___` a dash, as in Kafka's
-    container images."""
+    """Return the key that an environment variable names: `_` means a dot, `__` an underscore and `___` a dash, as in
+    Kafka's container images.
+    """
     return variable.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 

@@ -14,8 +14,9 @@ PREFIX: Final = "listener.name."
 
 
 def override_key(name: str) -> ConfigKey[Any] | None:
-    """The key of a setting for a listener, declared with its full name; None if `name` is not the name of such a
-    setting."""
+    """Return the key of a setting for a listener, declared with its full name; None if `name` is not the name of such a
+    setting.
+    """
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name[len(PREFIX) :].partition(".")

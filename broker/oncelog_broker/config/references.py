@@ -21,7 +21,9 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 def resolved(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each reference replaced by its value. Raises InvalidConfig, whose message contains no values."""
+    """Return `text` with each reference replaced by its value. Raises InvalidConfig, whose message contains no
+    values.
+    """
 
     def value(match: re.Match[str]) -> str:
         provider, what = match["provider"], match["what"]

@@ -1,8 +1,8 @@
 """Resolves the effective value of a topic or broker key and its source, for logs of partitions and for DescribeConfigs.
 
-The value for a topic is the topic's override, otherwise the value of the first set broker key (`topic_keys`). The value
-of a broker key comes from the first source that has it: dynamic settings of this broker, dynamic settings of the
-cluster, startup settings, default (T23).
+The value for a topic is the topic's override, otherwise the value of the first of its broker keys that is set
+(`topic_keys`). The value of a broker key comes from the first source that has it: dynamic settings of this broker,
+dynamic settings of the cluster, startup settings, default (T23).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 class ConfigSynonym(NamedTuple):
     """A value that was set for a key, and the name under which it was set, which may be a synonym of the key. A value
-    of None means that the
-    value is hidden."""
+    of None means that the value is hidden.
+    """
 
     name: str
     value: str | None
@@ -50,8 +50,8 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. Values that this release
-    cannot read are replaced by the module `stored`.
+    """Return the effective typed value of each topic key, for a topic with these `overrides` on this broker. The module
+    `stored` replaces values that this release cannot read.
     """
     overrides = readable_topic_overrides(overrides)
     return {
@@ -61,13 +61,13 @@ def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[st
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
-    """The DescribeConfigs entries of every topic key."""
+    """Return the DescribeConfigs entries of every topic key."""
     overrides = readable_topic_overrides(overrides)
     return [_describe_topic_key(topic_key, overrides, broker) for topic_key in TOPIC_KEYS.values()]
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
-    """The DescribeConfigs entries of every key of a group."""
+    """Return the DescribeConfigs entries of every key of a group."""
     described = []
     for name, group_key in GROUP_KEYS.items():
         synonyms: tuple[ConfigSynonym, ...] = ()
@@ -83,7 +83,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedConfig]:
-    """The DescribeConfigs entries of every key of a subscription of client metrics."""
+    """Return the DescribeConfigs entries of every key of a subscription of client metrics."""
     described = []
     for name, key in CLIENT_METRICS_KEYS.items():
         value, source, synonyms = key.format(key.default), ConfigSource.DEFAULT_CONFIG, tuple[ConfigSynonym, ...]()
@@ -95,7 +95,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedConfi
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
-    """The entry of each broker key, for a DescribeConfigs response."""
+    """Return the entry of each broker key, for a DescribeConfigs response."""
     described = []
     for name, value in broker.overrides.items():
         of_listener = override_key(name)
@@ -112,8 +112,9 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
 
 
 def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
-    """The DescribeConfigs entries of Kafka's keys without effect here, for the dynamic settings of this broker (`own`)
-    and of all brokers."""
+    """Return the DescribeConfigs entries of Kafka's keys without effect here, for the dynamic settings of this broker
+    (`own`) and of all brokers.
+    """
     given: dict[str, list[ConfigSynonym]] = {}
     for settings, source in (
         (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -131,7 +132,7 @@ def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> li
             dynamic_keys()[name], synonyms[0].value, synonyms[0].source, tuple(synonyms), is_read_only=False
         )
         for name, synonyms in given.items()
-        if name in dynamic_keys()  # a broker of another release may know more keys
+        if name in dynamic_keys()  # skip keys that only other releases know
     ]
 
 
@@ -146,8 +147,8 @@ def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broke
 
 
 def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
-    """The value of a topic key for topics without an override, which comes from the broker's settings; and the source
-    of this value.
+    """Return the value of a topic key for topics without an override, which comes from the broker's settings; and the
+    source of this value.
     """
     if not topic_key.synonyms:
         return topic_key.key.default, ConfigSource.DEFAULT_CONFIG

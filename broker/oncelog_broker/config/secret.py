@@ -17,7 +17,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The secret text, for immediate use. The caller must not store the text."""
+        """Return the secret text, for immediate use. The caller must not store the text."""
         return self._text
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The keys for authentication: TLS, SASL, and the security between brokers.
 
-The keys in `OF_MECHANISMS` may
-also be set for one of the listener's mechanisms, as `listener.name.<name>.<mechanism>.<key>` (`overrides`).
+The keys in `OF_MECHANISMS` may also be set for one of the listener's mechanisms, as
+`listener.name.<name>.<mechanism>.<key>` (`overrides`).
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ SHARE_COORDINATOR_WRITE_TIMEOUT_MS = ConfigKey[int](
 
 
 def reset_strategy() -> Allowed:
-    """The allowed values of share.auto.offset.reset, which `parse_reset` parses."""
+    """Return the allowed values of share.auto.offset.reset, which `parse_reset` parses."""
 
     def check(value: object) -> bool:
         try:

@@ -22,12 +22,15 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""Topic key -> the value that replaces an unreadable value; with the replacement no records are deleted or compacted.
+"""Maps a topic key to the value that replaces an unreadable value; with the replacement no records are deleted or
+compacted.
 """
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
 """The replacement for the settings of a topic whose node in the metadata store cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
-"""The replacement for the dynamic settings of a broker, or of all brokers, if the node cannot be read."""
+"""The replacement for the dynamic settings of a broker, or of all brokers, if the node that has these settings cannot
+be read.
+"""
 
 
 class Unreadable(NamedTuple):
@@ -40,23 +43,23 @@ class Unreadable(NamedTuple):
 
 
 def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The overrides of a topic with unreadable values replaced. Unknown keys stay in the result unchanged."""
+    """Return the overrides of a topic with unreadable values replaced. Unknown keys stay in the result unchanged."""
     return _readable(overrides, {fault.name: fault for fault in unreadable_topic_overrides(overrides)})
 
 
 def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """The unreadable settings of a topic."""
+    """Return the unreadable settings of a topic."""
     return list(_faults(overrides, _topic_key))
 
 
 def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
-    """Key -> typed value of a broker's dynamic settings, without unknown and read-only keys."""
+    """Return a broker's dynamic settings as a map from key to typed value, without unknown and read-only keys."""
     readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
     return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
 
 
 def unreadable_broker_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """The settings of a broker, or of all brokers, that are unreadable or read-only."""
+    """Return the settings of a broker, or of all brokers, that are unreadable or read-only."""
     fixed = [name for name in overrides if name in BROKER_KEYS and _broker_key(name) is None]
     return [
         *_faults(overrides, _broker_key),

@@ -1,7 +1,7 @@
-"""The broker keys that topics inherit. Each key is the default of a key in `topic_keys`, whose doc explains the
-meaning.
+"""The broker keys that topics inherit. Each of these keys sets the default of a topic key; the declaration of the topic
+key in `topic_keys` explains the meaning.
 
-Names and defaults are Kafka's. Dynamic keys change for the entire cluster.
+Names and defaults are Kafka's. A dynamic change of such a key applies to the entire cluster.
 """
 
 from __future__ import annotations

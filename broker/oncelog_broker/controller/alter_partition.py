@@ -6,8 +6,8 @@ These four kinds of proposals do not exist in Kafka:
   proposal if another replica of that ISR can lead. If no other replica can lead, the state stays unchanged, because a
   leader that cannot write is better than a new leader that has lost records.
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
-  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the partition
-  has no leader, unless an unclean election is allowed.
+  partition then has no leader until a replica of that ISR reports an open log (`election.py`), or an unclean election
+  is allowed.
 - A replica outside the ISR proposes the unchanged ISR. With this proposal a replica requests a new leader epoch, with
   the same leader, before it restarts its log with fewer records. In the new epoch the leader ignores the fetch
   offsets that the replica reported earlier.
@@ -36,8 +36,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""Value for a replica whose broker epoch the sender does not know; the controller does not check the broker epoch of
-this replica.
+"""The broker epoch in a proposal for a replica whose broker epoch the sender does not know; the controller then does
+not check it.
 """
 
 
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The proposal of the broker `sender` for one partition, with the epochs that this broker knows."""
+    """The proposal of the broker `sender` for one partition, with the epochs that the sender knows."""
 
     sender: int
     leader_epoch: int
@@ -65,14 +65,18 @@ class Proposal(NamedTuple):
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
-    """Raises KafkaError STALE_BROKER_EPOCH if the sender is not registered with this epoch."""
+    """Check the sender of a proposal. Raises KafkaError STALE_BROKER_EPOCH if the broker is not registered with the
+    broker epoch `epoch`.
+    """
     registered = view.live.get(broker)
     if registered is None or registered.epoch != epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
 
 
 def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> PartitionKey:
-    """Raises KafkaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return the key of a partition that is given by topic id and index. Raises KafkaError UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     name = view.topic_by_id(topic_id)
     if name is None or name in view.doomed:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -85,7 +89,7 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal; the present state if the proposal equals the present state.
+    """Return the change that grants the proposal; the present state if the proposal equals the present state.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
     NOT_CONTROLLER if the sender knows a newer state than this controller.
@@ -188,9 +192,9 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
-    """Each replica of the proposed ISR must be live. Its broker must not have registered again after the fetch by which
-    the leader judged the replica to be in sync. A broker that is about to stop must not join the ISR, because produce
-    requests with acks=all would wait for its replica (KIP-841).
+    """Check the replicas of a proposed ISR. Each replica must be live. Its broker must not have registered again after
+    the fetch by which the leader judged the replica to be in sync. A broker that is about to stop must not join the
+    ISR, because produce requests with acks=all would wait for its replica (KIP-841).
     """
     for member in isr:
         broker = view.live.get(member.broker)

@@ -68,8 +68,9 @@ def assign_replicas(
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """The brokers with alternating racks: one broker of each rack, in the order of the racks' names, then the next
-    broker of each rack."""
+    """Return the brokers with alternating racks: one broker of each rack, in the order of the racks' names, then the
+    next broker of each rack.
+    """
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -80,8 +81,9 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
-    """The replicas of a partition: the leader and the first `count - 1` candidates. Candidates in used racks are
-    skipped while any rack is unused."""
+    """Return the replicas of a partition: the leader and the first `count - 1` candidates. Candidates in used racks are
+    skipped while any rack is unused.
+    """
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}
     for broker in candidates:
@@ -96,7 +98,9 @@ def _apart(
 
 
 def check_partition_count(num_partitions: int) -> None:
-    """Raises KafkaError INVALID_PARTITIONS unless a topic may have this many partitions."""
+    """Check the number of partitions of a new topic. Raises KafkaError INVALID_PARTITIONS if a topic may not have this
+    number.
+    """
     if num_partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if num_partitions > MAX_PARTITIONS_PER_TOPIC:
@@ -110,11 +114,12 @@ def check_assignment(
     first_partition: int = 0,
     replication_factor: int | None = None,
 ) -> Assignment:
-    """The given assignment as an `Assignment`, if the assignment is legal for new partitions from `first_partition` on.
+    """Return the given assignment as an `Assignment`, if the assignment is legal for new partitions from
+    `first_partition` on.
 
-    Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
-    broker, or a partition without exactly `replication_factor` replicas (None means the number of replicas of the first
-    partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
+    Raises KafkaError INVALID_REPLICA_ASSIGNMENT for partition ids with gaps, and for a partition with no broker, the
+    same broker twice, an unknown broker, or another number of replicas than `replication_factor` (None means the number
+    of replicas of the first partition). Raises INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
@@ -138,8 +143,8 @@ def check_assignment(
 
 
 def _follower(leader: int, shift: int, nth: int, size: int) -> int:
-    """Position of a partition's nth follower in the list of brokers. The followers are 1 to size - 1 positions after
-    the leader; each n gives another position.
+    """Return the position of a partition's nth follower in the list of brokers. A follower is 1 to `size` - 1 positions
+    after the leader, at a different position for each n.
     """
     return (leader + 1 + (shift + nth) % (size - 1)) % size
 

@@ -6,12 +6,11 @@ an open log.
 background, while the controller does other work. The time that the controller waits for log ends is limited:
 
 - If a registered broker does not report its log end within ANSWER_SECONDS, its log counts as the least complete log. A
-broker that
-  hangs loses its session earlier than ANSWER_SECONDS.
+  broker that hangs loses its session earlier, and is then not registered any more.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
-records than the present replicas. A replica with an offline log may also have more records than the present replicas.
-  The controller waits ABSENT_SECONDS for replicas that may have more records. After
-  ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
+  records than the present replicas. A replica with an offline log may also have more records than the present replicas.
+  The controller waits ABSENT_SECONDS for replicas that may have more records. After ABSENT_SECONDS the present replica
+  with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -90,7 +89,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions for which an error has already been logged because their election waits."""
+        """The partitions whose election waits, and for which this module has already logged an error."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the log ends that elections of partitions without a leader still need."""

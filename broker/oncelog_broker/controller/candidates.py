@@ -15,8 +15,10 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class LogEnd(NamedTuple):
-    """The end of a log, for comparing the logs of replicas. Of two logs of a partition, the log with the larger LogEnd
-    has all committed records of the other log. Two logs with equal ends have the same records (KIP-101, KIP-279)."""
+    """The end of a log, for comparing the logs of replicas. If two logs of a partition have different ends, the log
+    with the larger LogEnd has all committed records of the other log. Two logs with equal ends have the same records
+    (KIP-101, KIP-279).
+    """
 
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
@@ -57,8 +59,8 @@ class CandidateLogs:
     """
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """The argument `is_asked_for` says whether the controller asks brokers for log ends. If `is_asked_for` is
-        False, no election waits for log ends.
+        """`is_asked_for`: whether the controller asks brokers for log ends. If `is_asked_for` is False, no election
+        waits for log ends.
         """
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}

@@ -22,7 +22,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 def requested_election(
     view: ClusterView, key: PartitionKey, kind: ElectionType, controller_epoch: int
 ) -> PartitionChange:
-    """The change that performs an election of this kind (preferred or unclean) for one partition.
+    """Return the change that performs an election of this kind (preferred or unclean) for one partition.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads already; for an
     unclean election: any replica leads), PREFERRED_LEADER_NOT_AVAILABLE (the preferred replica is away, about to stop,
@@ -51,16 +51,17 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and those
-    of these partitions that another broker leads now.
+    """The leadership balance of one broker: the partitions whose preferred leader is this broker, and how many of them
+    another broker leads now.
     """
 
     preferred: int
     elsewhere: list[PartitionKey]
 
     def exceeds(self, percentage: int) -> bool:
-        """Whether another broker leads more than `percentage` of the partitions whose preferred leader is this broker
-        (leader.imbalance.per.broker.percentage)."""
+        """Whether other brokers lead more than `percentage` percent of the partitions whose preferred leader is this
+        broker (leader.imbalance.per.broker.percentage).
+        """
         return len(self.elsewhere) * 100 > self.preferred * percentage
 
 

@@ -4,36 +4,34 @@ the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaState
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
-last records. A write of the state fails if a member of the ISR has registered again, so a broker that registered before
-the write, and not again since, is steady. A broker reports a possible loss of records at its registration. The broker
-counts as unsure for all states that are older than this registration, even if the broker registers again later.
+last records. A write of the state fails if a member of the ISR has registered again. So a broker that registered before
+the write, and has not registered again since, is steady. A broker reports a possible loss of records at its
+registration. The broker counts as unsure for all states that are older than this registration, even if the broker
+registers again later.
 
 Rules:
 
 - Every election raises the leader epoch, even if the leader stays the same, because only a new leader epoch shows
   followers and consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR
-  does not start a
-  new leader epoch.
+  does not start a new leader epoch.
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
   acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the log of the new
   leader fails, another replica of the ISR can lead. A replica with an offline log cannot be elected, and leaves the
   ISR.
 - A leader whose log fails gives the partition up (`alter_partition.py`): the partition has no leader, and the ISR stays
   unchanged. After a leader has given the partition up, only a replica that has reported an open log can be elected. A
-  dead broker whose session has
-  not expired yet does not report an open log, so such a broker never becomes the only member of the ISR.
-- If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
-  most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. Before
+  dead broker whose session has not expired yet does not report an open log, so such a broker never becomes the only
+  member of the ISR.
+- If all replicas of the ISR are unsure (their machines lost power or disks), the present replica with the most records
+  leads: the one whose last leader epoch is largest and, if several have this epoch, whose end offset is largest. Before
   such an election, the brokers of the present replicas are asked for their log ends. Absent replicas and replicas with
-  offline logs,
-  inside or outside the ISR, may have more records. The election waits for such replicas until `waits_for_absent` is
-  False. A replica of the ISR that has not returned at all may have all records, so the election waits for this replica
-  without a limit. While an election waits, the state is not written, because a write would make the replicas in its ISR
-  count as complete.
+  offline logs, inside or outside the ISR, may have more records. The election waits for such replicas until
+  `waits_for_absent` is False. A replica of the ISR that has not returned at all may have all records, so the election
+  waits for this replica without a limit. While an election waits, the state is not written, because the replicas in the
+  ISR of a newly written state count as complete.
 - A broker that is about to stop (controlled shutdown) counts as absent, with two exceptions. First, a broker that is
-about to stop keeps
-  leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside
-  the ISR is elected, because the broker will return with all records.
+  about to stop keeps leading partitions that no other replica in sync can lead. Second, while that broker is
+  registered, no replica outside the ISR is elected, because the broker will return with all records.
 """
 
 from __future__ import annotations
@@ -67,8 +65,9 @@ class Decision(NamedTuple):
 
 
 def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """The first state of a new partition: its first live replica leads, and all live replicas are in sync, since the
-    log is empty. Returns None while no replica is live."""
+    """Return the first state of a new partition: its first live replica leads, and all live replicas are in sync, since
+    the log is empty. Returns None while no replica is live.
+    """
     in_sync = tuple(broker for broker in replicas if broker in live)
     if not in_sync:
         return None
@@ -110,8 +109,8 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """If all replicas of the ISR may have lost records: whether the election waits for absent replicas and for offline
-    logs.
+    """Whether the election waits for absent replicas and for offline logs, if all replicas of the ISR may have lost
+    records.
     """
 
     @property
@@ -161,9 +160,10 @@ class Election(NamedTuple):
 def outcome(election: Election) -> Outcome:
     """Decide whether the partition's state changes, and how.
 
-    The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
-    becomes leader; a returned replica of the ISR (registered again without loss); an unsure replica of the ISR (may
-    have lost records); a replica outside the ISR. If none of these cases applies, the partition has no leader.
+    The first case that applies decides: the leader stays; otherwise a steady replica of the ISR (registered without a
+    break) becomes leader, otherwise a returned replica of the ISR (registered again without loss), otherwise an unsure
+    replica of the ISR (may have lost records), otherwise a replica outside the ISR. If none of these cases applies, the
+    partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -187,16 +187,16 @@ def outcome(election: Election) -> Outcome:
 
 
 def next_state(election: Election) -> Decision | None:
-    """The new state of the partition. None if the state stays unchanged, or if brokers must report their log ends
-    first. See `outcome`.
+    """Return the new state of the partition; None if the state stays unchanged, or if brokers must report their log
+    ends first. See `outcome`.
     """
     decided = outcome(election)
     return decided if isinstance(decided, Decision) else None
 
 
 def preferred_state(election: Election) -> PartitionState | None:
-    """The state in which the preferred leader, the first of the replicas, leads; None if this replica leads already, or
-    could lead only with a loss of records.
+    """Return the state in which the preferred leader, the first of the replicas, leads; None if this replica leads
+    already, or could lead only with a loss of records.
     """
     state, preferred = election.state, election.replicas[0]
     staying = tuple(b for b in state.isr if election.is_steady(b) and not election.is_stopping(b))
@@ -218,8 +218,8 @@ def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | No
 
 
 def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd | None]:
-    """The log ends of the ISR replicas that are present, have lost nothing, and are not known to be offline. A log end
-    is None if its broker must be asked first.
+    """Return the log ends of the ISR replicas that are present, have lost nothing, and are not known to be offline. A
+    log end is None if its broker must be asked first.
 
     A steady replica is elected without requesting log ends, unless the previous leader has given the partition up.
     """
@@ -305,7 +305,8 @@ def _without_a_leader(election: Election) -> Outcome:
 
 
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
-    """The replicas that may lead after a loss, with their log ends; Undecided if their brokers must be asked first.
+    """Return the replicas that may lead after a loss, with their log ends; Undecided if their brokers must be asked
+    first.
 
     `in_sync`: the present replicas of the ISR that may have lost records. If a replica in `in_sync` cannot report its
     log end, replicas outside the ISR are no candidates, because the replica in `in_sync` may have more records.

@@ -80,7 +80,7 @@ class Elector:
         """Object that creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
-        """The object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
+        """Return the object of this broker's present term as controller. Raises KafkaError NOT_CONTROLLER."""
         if self._term is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return self._term
@@ -121,8 +121,8 @@ class Elector:
                 logger.info(what, extra={"reason": error})
 
     def close(self) -> None:
-        """Stop following. The controller registration need not be deleted: the store deletes it when this broker's
-        session ends.
+        """Stop following the store's watches. The controller registration need not be deleted: the store deletes it
+        when this broker's session ends.
         """
         self._is_closed = True
         for unsubscribe in self._watches:

@@ -41,7 +41,7 @@ class Controllership:
 
     @property
     def fence(self) -> Check:
-        """The first operation of each `multi` of the controller. This operation fails with BadVersion at
+        """The first operation of each `multi` of the controller. This operation fails with BadVersion for the node
         CONTROLLER_EPOCH after another broker has become controller, however late the write arrives (KAFKA-6082)."""
         return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
 
@@ -75,8 +75,8 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
 
 
 async def own_controllership(store: MetadataStore) -> Controllership | None:
-    """The claim of this broker's session according to the store, even if replies were lost; None if this broker is not
-    the controller.
+    """Return the claim of this broker's session according to the store, even if replies were lost; None if this broker
+    is not the controller.
 
     The epoch is read before the registration. While this broker is registered as controller, no other broker raises the
     epoch. The epoch that was read therefore belongs to this broker's claim. An older epoch would do no harm, because
@@ -90,9 +90,9 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
-    """The controller epoch that the node contains. If the node cannot be parsed, the node's version is used as an upper
-    bound of the epoch, because each claim raises the version and the epoch by one. An epoch that is too high does no
-    harm, because only the node's version fences writes.
+    """Return the controller epoch that the node contains. If the node cannot be parsed, the node's version is used as
+    an upper bound of the epoch, because each claim raises the version and the epoch by one. An epoch that is too high
+    does no harm, because only the node's version fences writes.
     """
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)

@@ -53,17 +53,17 @@ class PartitionChange(NamedTuple):
     """The assignment to be written with the state, at the beginning or end of a reassignment."""
 
     def brokers(self) -> set[int]:
-        """The brokers whose incarnations the write must check: the members of the new ISR."""
+        """Return the brokers whose incarnations the write must check: the members of the new ISR."""
         return set(self.state.isr)
 
 
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """The changes in the order of writing: elections come first, because clients wait for them."""
+    """Return the changes in the order of writing: elections come first, because clients wait for them."""
     return sorted(changes, key=lambda change: not change.is_election)
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:
-    """The change to be written for one partition; None if the partition's state does not change."""
+    """Return the change to be written for one partition; None if the partition's state does not change."""
     replicas = view.replicas(key)
     if not replicas or key.topic in view.doomed:
         return None
@@ -79,12 +79,12 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
 
 
 def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool) -> Outcome:
-    """The result of `election.outcome` (which replica leads, if any) for a partition that has a state."""
+    """Return the result of `election.outcome` (which replica leads, if any) for a partition that has a state."""
     return outcome(election_of(view, key, controller_epoch, unclean=unclean))
 
 
 def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool = False) -> Election:
-    """All facts that decide which replica leads a partition that has a state."""
+    """Return all facts that decide which replica leads a partition that has a state."""
     candidates = view.candidates
     return Election(
         view.replicas(key),
@@ -106,7 +106,7 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """The requests for log ends that brokers must answer before any replica can lead this partition; None if the
+    """Return the requests for log ends that brokers must answer before any replica can lead this partition; None if the
     partition needs no log ends, or if no log end would allow an election. `unclean`: whether a replica outside the ISR
     may lead; None means that the topic's setting decides.
     """
@@ -119,7 +119,7 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
-    """The requests for log ends that brokers must answer before the next change of this partition, including the
+    """Return the requests for log ends that brokers must answer before the next change of this partition, including the
     requests that `undecided` returns. If only the last step of a reassignment is left, the requests ask replicas of the
     reassignment's target whether their logs are open.
     """
@@ -150,7 +150,7 @@ def _may_complete(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
-    """The log end requests to the brokers in `found.ask`, with their present registrations."""
+    """Return the log end requests to the brokers in `found.ask`, with their present registrations."""
     version = view.states[key].version
     return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 
@@ -158,8 +158,9 @@ def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Qu
 def _completion(
     view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
 ) -> PartitionChange | None:
-    """The change that ends a reassignment, if the target is in sync and, when brokers are asked, a replica of the
-    target has confirmed that its log is open."""
+    """Return the change that ends a reassignment, if the target is in sync and, when brokers are asked, a replica of
+    the target has confirmed that its log is open.
+    """
     assignment, candidates = view.assignment(key), view.candidates
     if assignment is None or not assignment.is_reassigned or not _may_complete(view, key):
         return None
@@ -169,6 +170,6 @@ def _completion(
 
 
 def reassignment_change(key: PartitionKey, reassigned: Reassigned, known: KnownState) -> PartitionChange:
-    """The change of one step of a reassignment. Clients wait for this change only if it changes the leader."""
+    """Return the change of one step of a reassignment. Clients wait for this change only if it changes the leader."""
     is_election = reassigned.state.leader != known.state.leader
     return PartitionChange(key, reassigned.state, known.version, is_election, assignment=reassigned.assignment)

@@ -29,8 +29,8 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and the brokers that shall have its replicas. None instead of brokers cancels the partition's
-reassignment.
+"""A partition, and the brokers that shall have its replicas. If the brokers are None, the partition's reassignment is
+cancelled.
 """
 
 Altered = KnownState | KafkaError
@@ -38,8 +38,8 @@ Altered = KnownState | KafkaError
 
 
 class PartitionController(Reconciler):
-    """Handles the requests about partitions during one term as controller. All methods raise Deposed, StoreUnavailable
-    and Unsettled (`Reconciler`).
+    """Handles the requests about partitions during one term as controller. All methods raise Deposed (`writer.py`),
+    StoreUnavailable and Unsettled (`reconciler.py`).
     """
 
     async def alter(
@@ -84,8 +84,9 @@ class PartitionController(Reconciler):
             return await self._guarded(self._elect(kind, keys))
 
     async def balance(self, percentage: int) -> int:
-        """Elect the preferred replicas as leaders, for every broker that leads too few partitions: other brokers lead
-        more than `percentage` of the partitions whose preferred leader this broker is. Returns the number of elections.
+        """Elect the preferred replica of each partition whose preferred leader leads too few partitions. A broker leads
+        too few if other brokers lead more than `percentage` percent of the partitions whose preferred leader it is.
+        Returns the number of elections.
         """
         async with self._turn:
             return await self._guarded(self._balance(percentage))
@@ -106,8 +107,8 @@ class PartitionController(Reconciler):
             self._noted(answers)
 
     async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
-        """Ask the replicas that would stay in sync whether their logs are open. The lock `_turn` (one change of the
-        view at a time) is not held while the brokers are asked.
+        """Ask the replicas that are in sync, and that the requested reassignments do not remove, whether their logs are
+        open. The lock `_turn` (one change of the view at a time) is not held while the brokers are asked.
         """
         assert self.questions is not None
         asked: list[Question] = []

@@ -22,7 +22,7 @@ class ReadNode(NamedTuple):
     as_changed: Sequence[Operation]
 
     def written(self, data: bytes | None) -> list[Operation]:
-        """The operations that write `data` to the node, or delete the node if `data` is None."""
+        """Return the operations that write `data` to the node, or delete the node if `data` is None."""
         if self.found is None:
             assert data is not None, "the node does not exist, and the change would not create it"
             return [*self.as_made, Create(self.path, data)]

@@ -1,9 +1,9 @@
 """Moves partitions to other brokers: the rules of KIP-455. Pure.
 
-    phase            effect
-    requested        replicas = target + original, with adding and removing replicas, written with the partition's
-    state; catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition;
-    completed        when the entire target is in sync: replicas = target, and the ISR and leader are among the target.
+    phase          effect
+    requested      replicas = target + original, with adding and removing replicas, written with the partition's state
+    catching up    the added replicas fetch like any follower, and join the ISR by AlterPartition
+    completed      when the entire target is in sync: replicas = target, and the ISR and leader are among the target
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
 reassignment. The controller decides a step (start or end of a reassignment) again until the step is written
@@ -45,8 +45,9 @@ class Reassigned(NamedTuple):
 
 
 def reassigned_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The assignment of a partition during a reassignment to `target`. A replica that an earlier reassignment was
-    adding, and that is not in `target`, is removed immediately."""
+    """Return the assignment of a partition during a reassignment to `target`. A replica that an earlier reassignment
+    was adding, and that is not in `target`, is removed immediately.
+    """
     original = assignment.original
     replicas = tuple(dict.fromkeys((*target, *original)))
     return ReplicaAssignment(
@@ -64,9 +65,10 @@ def begin(
     *,
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
-    """The first step of a reassignment to `target`, which replaces a reassignment under way. If `target` is None, the
-    partition returns to its original replicas. Returns None if nothing must change. If the step removes replicas in
-    sync, the caller must first ask the remaining replicas in sync whether their logs are open (`staying_in_sync`).
+    """Return the first step of a reassignment to `target`, which replaces a reassignment under way. If `target` is
+    None, the partition returns to its original replicas. Returns None if nothing must change. If the step removes
+    replicas in sync, the caller must first ask the remaining replicas in sync whether their logs are open
+    (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
@@ -109,8 +111,8 @@ def begin(
 
 
 def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] | None) -> tuple[int, ...]:
-    """The live replicas in sync that would remain in the ISR if `begin` immediately removed other replicas in sync;
-    empty if `begin` would remove no replica in sync. `begin` removes replicas that an earlier reassignment was adding.
+    """Return the live replicas in sync that remain in the ISR after `begin`, if `begin` removes other replicas in sync;
+    otherwise return (). `begin` removes the replicas that an earlier reassignment was adding.
     """
     assignment, known = view.assignment(key), view.states.get(key)
     if assignment is None or known is None:
@@ -139,9 +141,10 @@ def confirms(end: LogEnd | None) -> bool:
 def completed(
     assignment: ReplicaAssignment, known: KnownState, controller_epoch: int, log_end_of: LogEndOf | None = None
 ) -> Reassigned | None:
-    """The last step of a reassignment; None while a replica of the target is not in sync. The result is also None if
-    the step would remove replicas in sync and no replica of the target `confirms`. `log_end_of`: the log ends that the
-    brokers have reported; None if the controller asks no brokers."""
+    """Return the last step of a reassignment; None while a replica of the target is not in sync. The result is also
+    None if the step would remove replicas in sync and no replica of the target `confirms`. `log_end_of`: the log ends
+    that the brokers have reported; None if the controller asks no brokers.
+    """
     if not is_caught_up(assignment, known):
         return None
     there: Collection[int] = assignment.target
@@ -161,10 +164,10 @@ def _among(
     controller_epoch: int,
     there: Collection[int] | None = None,
 ) -> PartitionState | None:
-    """The state after the replicas change from `before` to `replicas`; None if none of `replicas` is in sync. If the
-    partition has a leader, every replica in sync is live, because a dead replica leaves the ISR before this function is
-    called. `there` has the brokers that may become leader if the present leader is removed; None means that any of
-    `replicas` may become leader.
+    """Return the state after the replicas change from `before` to `replicas`; None if none of `replicas` is in sync. If
+    the partition has a leader, every replica in sync is live, because a dead replica leaves the ISR before this
+    function is called. `there` has the brokers that may become leader if the present leader is removed; None means that
+    any of `replicas` may become leader.
     """
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
@@ -181,7 +184,7 @@ def _among(
 def _check_target(
     target: Sequence[int], assignment: ReplicaAssignment, live: Collection[int], may_change_replication_factor: bool
 ) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR."""
+    """Check the target of a reassignment. Raises KafkaError INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR."""
     present = len(assignment.target)
     if not may_change_replication_factor and len(target) != present:
         message = f"The replication factor would change from {present} to {len(target)}."

@@ -27,7 +27,9 @@ assert MAX_TOPIC_BYTES < MAX_REQUEST_BYTES
 
 
 def check_topic_fits(name: str, data: bytes) -> None:
-    """Raises KafkaError POLICY_VIOLATION if the node of a topic would be too large to be written."""
+    """Check the size of a topic's node. Raises KafkaError POLICY_VIOLATION if the node would be too large to be
+    written.
+    """
     if len(data) > MAX_TOPIC_BYTES:
         message = (
             f"Topic '{name}' would take {len(data)} bytes in the metadata store, of at most {MAX_TOPIC_BYTES} that one "
@@ -73,8 +75,8 @@ class TopicRoom:
 
 
 def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
-    """The bytes that an assignment such as `"7":[1,2,3],` takes in a topic's node, summed over all lists of the node
-    that contain the partition.
+    """Return the bytes that an assignment such as `"7":[1,2,3],` takes in a topic's node, summed over all lists of the
+    node that contain the partition.
     """
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]

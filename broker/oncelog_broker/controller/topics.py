@@ -249,9 +249,9 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
-        """The operations that create a topic. One operation is an empty write to `/brokers/topics`, which raises the
-        version of this node. The raised version makes a concurrent change of topic settings fail, because the topic may
-        have been re-created.
+        """Return the operations that create a topic. One operation is an empty write to `/brokers/topics`, which raises
+        the version of this node. The raised version makes a concurrent change of topic settings fail, because the topic
+        may have been re-created.
         """
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         check_topic_fits(name, data)
@@ -308,7 +308,9 @@ class TopicController:
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 
     async def _first_config(self, name: str, overrides: Mapping[str, str]) -> list[Operation]:
-        """The operations that write the settings of a new topic, and replace settings that an earlier deletion left."""
+        """Return the operations that write the settings of a new topic, and replace settings that an earlier deletion
+        left.
+        """
         left = await self._store.exists(paths.topic_config(name))
         operations: list[Operation] = [] if left is None else [Delete(paths.topic_config(name), left.version)]
         if overrides:
@@ -316,8 +318,9 @@ class TopicController:
         return operations
 
     async def _deletion(self, name: str, stat: Stat, term: PartitionController) -> list[Operation]:
-        """The operations that delete a topic, children before parents. The operations check the version of the topic's
-        node, so that a concurrent change that adds partitions makes the deletion fail."""
+        """Return the operations that delete a topic, children before parents. The operations check the version of the
+        topic's node, so that a concurrent change that adds partitions makes the deletion fail.
+        """
         try:
             ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
@@ -370,7 +373,7 @@ class TopicController:
 
 
 def too_many(partitions: int) -> KafkaError | None:
-    """KafkaError POLICY_VIOLATION if one request would create too many `partitions` in total; otherwise None."""
+    """Return KafkaError POLICY_VIOLATION if one request would create too many `partitions` in total; otherwise None."""
     if partitions <= MAX_PARTITIONS_PER_BATCH:
         return None
     message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."
@@ -378,8 +381,8 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Assign replicas. Retries the assignment after reading the registrations again, if the first attempt failed for
-    lack of brokers: some brokers may have just registered.
+    """Assign replicas by calling `place`. If the call fails, read the registrations again and repeat the call once:
+    with too few brokers, some may have just registered.
     """
     try:
         return place(term.view)
@@ -396,8 +399,8 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """The operations that create the nodes of as many of these partitions, from the first on, as fit into a write that
-    already has `taken` bytes. The reconciler creates the nodes that do not fit afterwards.
+    """Return the operations that create the state nodes of the first partitions in `placed`: as many as fit into a
+    write that already has `taken` bytes. The reconciler later creates the nodes of the other partitions.
     """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
@@ -426,8 +429,9 @@ def _racks(view: ClusterView) -> dict[int, str]:
 def _new_partitions(
     name: str, topic: TopicAssignment, view: ClusterView, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> Assignment:
-    """The replicas of the new partitions that grow the topic to `count` partitions. Each new partition has as many
-    replicas as partition 0; the round robin of leaders continues from the leader of partition 0."""
+    """Return the replicas of the new partitions that grow the topic to `count` partitions. Each new partition has as
+    many replicas as partition 0; the round robin of leaders continues from the leader of partition 0.
+    """
     if any(p.adding_replicas or p.removing_replicas for p in topic.partitions.values()):
         message = f"A partition reassignment is in progress for the topic '{name}'."
         raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)

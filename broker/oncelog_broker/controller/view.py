@@ -62,27 +62,27 @@ class ClusterView:
         self._hosted: dict[int, set[PartitionKey]] = {}
 
     def keys(self) -> Iterator[PartitionKey]:
-        """Every partition of every topic."""
+        """Yield every partition of every topic."""
         for name, topic in self.topics.items():
             for partition in topic.partitions:
                 yield PartitionKey(name, partition)
 
     def keys_of(self, names: Iterable[str]) -> list[PartitionKey]:
-        """The existing partitions of these topics."""
+        """Return the existing partitions of these topics."""
         return [PartitionKey(name, p) for name in names if name in self.topics for p in self.topics[name].partitions]
 
     def keys_on(self, brokers: Iterable[int]) -> set[PartitionKey]:
-        """The partitions that have a replica on any of these brokers."""
+        """Return the partitions that have a replica on any of these brokers."""
         return set().union(*(self._hosted.get(broker, ()) for broker in brokers))
 
     def assignment(self, key: PartitionKey) -> ReplicaAssignment | None:
-        """The assignment of a partition; None if it does not exist."""
+        """Return the assignment of a partition; None if it does not exist."""
         topic = self.topics.get(key.topic)
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """The replicas of a partition. The result is empty if the partition does not exist. Also empty if the
-        partition's state cannot be parsed, so that the controller does not change the partition.
+        """Return the replicas of a partition. The result is empty if the partition does not exist. It is also empty if
+        the partition's state cannot be parsed, so that the controller does not change the partition.
         """
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
@@ -94,7 +94,7 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def broker(self, broker: int) -> KnownBroker:
-        """The controller's knowledge of this broker, which may never have registered."""
+        """Return the controller's knowledge of this broker, which may never have registered."""
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
@@ -224,8 +224,8 @@ class ClusterView:
 
 
 def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> KnownBroker:
-    """The broker in the new mapping, marked as stopping if it was stopping in the mapping `before` and still has the
-    same registration.
+    """Return the broker in the new mapping, marked as stopping if it was stopping in the mapping `before` and still has
+    the same registration.
     """
     known = before.get(broker.id)
     was_stopping = known is not None and known.is_stopping and known.epoch == broker.epoch

@@ -4,8 +4,8 @@ registered again.
 
 The store refuses a piece (changes that are written together) if another broker is controller, a broker in an ISR has
 registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads the view again and
-decides again. If the first write takes effect late, it either fails because of outdated node versions, or it writes the
-same state as the second write.
+decides again. If the write with the unknown outcome takes effect late, it either fails because of outdated node
+versions, or it writes the same state as the write that was decided again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LONGEST_STATE: Final = 300
 
 
 class Deposed(Exception):
-    """Another broker has become controller."""
+    """Raised if a write was refused because another broker has become controller."""
 
 
 class Refused(Exception):
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
-    """Split changes into pieces, each of which fits into one write of the store. A piece (changes for one write) that
+    """Split changes into pieces; each piece fits into one write of the store. A piece (changes for one write) that
     contains assignments has changes of one topic only, because all assignments of a topic are in one node, which may be
     large.
     """
@@ -102,8 +102,8 @@ def size_of(operations: Sequence[Operation]) -> int:
 
 
 def incarnation_checks(known: Mapping[int, KnownBroker], brokers: set[int]) -> list[Operation]:
-    """Operations that make the write fail if one of the brokers has registered again since the decision. `known` has
-    the registrations that the decision used.
+    """Return operations that make the write fail if one of the brokers has registered again since the decision. `known`
+    has the registrations that the decision used.
     """
     counted = [known[broker] for broker in sorted(brokers) if broker in known]
     return [Check(paths.incarnation(b.id), b.incarnation) for b in counted if b.incarnation is not None]
@@ -166,14 +166,15 @@ class StateWriter:
         return Set(paths.topic(name), data, view.topic_versions[name])
 
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
-        """The operations that create the parent nodes of these partitions' first states, parents first."""
+        """Return the operations that create the missing nodes above the state nodes of these partitions, parents
+        first."""
         ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
         found = await self._store.get_many(ordered) if ordered else []
         return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]
 
 
 def _assignments(piece: Sequence[PartitionChange]) -> dict[str, dict[int, ReplicaAssignment]]:
-    """The new assignments, by topic and partition."""
+    """Return the new assignments, by topic and partition."""
     assigned: dict[str, dict[int, ReplicaAssignment]] = {}
     for change in piece:
         if change.assignment is not None:
@@ -216,7 +217,7 @@ class IsrMoves:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first names of `names` as one string, for a log line."""
+    """Return the first names of `names` as one string, for a log line."""
     shown = " ".join(sorted(names[:NAMES_IN_A_LINE]))
     return f"{shown} ..." if len(names) > NAMES_IN_A_LINE else shown
 

@@ -57,7 +57,7 @@ def _dump_checkpoint(file: BinaryIO, path: str, kind: str, entry: Parser) -> Ite
 
 
 def _read(file: BinaryIO) -> bytes:
-    """Raises ValueError if the file is too large."""
+    """Read an entire file. Raises ValueError if it is too large."""
     data = file.read(MAX_CHECKPOINT_BYTES + 1)
     if len(data) > MAX_CHECKPOINT_BYTES:
         raise ValueError(f"larger than {MAX_CHECKPOINT_BYTES} bytes")

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 @click.option("--print-data-log", is_flag=True, help="Show each record with key and value.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode each record as a record of __consumer_offsets.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Decode each record as a record of __transaction_state.")
+@click.option(
+    "--share-group-state-decoder", is_flag=True, help="Decode each record as a record of __share_group_state."
+)
 @click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, and show only errors.")
 @click.option(
     "--index-sanity-check", is_flag=True, help="Check indexes without their logs, as a broker does at its start."
@@ -43,6 +46,7 @@ def dump(
     print_data_log: bool,
     offsets_decoder: bool,
     transaction_log_decoder: bool,
+    share_group_state_decoder: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
     max_bytes: int | None,
@@ -55,8 +59,8 @@ def dump(
     Kafka's kafka-dump-log.sh. Each corruption is reported on standard error with its position in the file, and makes
     the exit code 1.
 
-    --print-data-log decodes the records of the two internal topics, which are recognized by the name of the directory.
-    For a file in another directory, use one of the two decoder options.
+    --print-data-log decodes the records of the internal topics, which are recognized by the name of the directory. For
+    a file in another directory, use one of the decoder options.
     """
     from oncelog_broker.dump.decoders import Decoder
     from oncelog_broker.dump.files import DumpOptions, known_files
@@ -64,9 +68,15 @@ def dump(
     paths += _split(more_paths)
     if not paths:
         raise click.UsageError("no FILE is named")
-    if offsets_decoder and transaction_log_decoder:
-        raise click.UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
-    decoder = Decoder.OFFSETS if offsets_decoder else Decoder.TRANSACTION_LOG if transaction_log_decoder else None
+    named = {
+        Decoder.OFFSETS: offsets_decoder,
+        Decoder.TRANSACTION_LOG: transaction_log_decoder,
+        Decoder.SHARE_GROUP_STATE: share_group_state_decoder,
+    }
+    decoders = [decoder for decoder, is_named in named.items() if is_named]
+    if len(decoders) > 1:
+        raise click.UsageError("the decoder options exclude each other")
+    decoder = decoders[0] if decoders else None
     options = DumpOptions(
         is_deep=deep_iteration,
         with_contents=print_data_log or decoder is not None,
@@ -88,7 +98,7 @@ def dump(
 
 
 def _split(names: str | None) -> tuple[Path, ...]:
-    """The paths of --files. Raises BadParameter if a path does not exist."""
+    """Return the paths of --files. Raises BadParameter if a path does not exist."""
     paths = tuple(Path(name) for name in (names or "").split(",") if name)
     for path in paths:
         if not path.exists():
@@ -97,12 +107,14 @@ def _split(names: str | None) -> tuple[Path, ...]:
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
-    """Print one file. Returns True if the file has no fault. Raises OSError if the file cannot be read or printed."""
+    """Print the rows of one file; returns True if the file has no fault. Raises OSError if the file cannot be read or
+    printed.
+    """
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
-    write = sys.stdout.write  # click.echo flushes each line, which would take most of the time of a large dump
-    shown = visible if sys.stdout.isatty() else str  # through a pipe, the output has exactly the text of Kafka's tool
+    write = sys.stdout.write  # not click.echo, which flushes each line.
+    shown = visible if sys.stdout.isatty() else str  # A pipe gets exactly the text of Kafka's tool.
     is_sound = True
     if not is_json:
         write(f"Dumping {path}\n")

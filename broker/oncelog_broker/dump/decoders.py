@@ -1,4 +1,4 @@
-"""Decodes the records of the two internal topics to JSON, as Kafka's DumpLogSegments does since 4.0 (S57).
+"""Decodes the records of the internal topics to JSON, as Kafka's DumpLogSegments does since 4.0 (S57).
 
 Example of the output: key: {"type":"0","data":{"transactionalId":"t"}} payload:
 {"version":"1","data":{"producerId":7,...}}
@@ -13,7 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.coordinator.group import consumer_records, share_records, streams_records
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from oncelog_protocol.consumer_protocol import (
     CONSUMER_PROTOCOL,
     ConsumerProtocolAssignment,
@@ -28,6 +29,14 @@ from oncelog_protocol.coordinator_records.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from oncelog_protocol.coordinator_records.share_group_state import (
+    SNAPSHOT_KEY,
+    UPDATE_KEY,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from oncelog_protocol.coordinator_records.transaction_state import (
     TRANSACTION_LOG_KEY_VERSION,
     TransactionLogKey,
@@ -37,6 +46,7 @@ from oncelog_protocol.coordinator_records.versioned import decode_versioned, rea
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.records.record import Record
 from oncelog_protocol.schema import fields_of, schema_of
+from oncelog_protocol.uuids import uuid_to_string
 
 Json = dict[str, Any]
 
@@ -47,6 +57,13 @@ DELETED: Final = "<DELETE>"
 OFFSETS_KINDS: Final = {
     **dict.fromkeys(OFFSET_COMMIT_KEY_VERSIONS, (OffsetCommitKey, OffsetCommitValue)),
     GROUP_METADATA_KEY_VERSION: (GroupMetadataKey, GroupMetadataValue),
+    **consumer_records.KINDS.messages,
+    **share_records.KINDS.messages,
+    **streams_records.KINDS.messages,
+}
+SHARE_GROUP_STATE_KINDS: Final = {
+    SNAPSHOT_KEY: (ShareSnapshotKey, ShareSnapshotValue),
+    UPDATE_KEY: (ShareUpdateKey, ShareUpdateValue),
 }
 TRANSACTION_LOG_KINDS: Final = {TRANSACTION_LOG_KEY_VERSION: (TransactionLogKey, TransactionLogValue)}
 
@@ -56,23 +73,31 @@ class Decoder(Enum):
 
     OFFSETS = CONSUMER_OFFSETS
     TRANSACTION_LOG = TRANSACTION_STATE
+    SHARE_GROUP_STATE = SHARE_GROUP_STATE
 
     @property
     def kinds(self) -> Mapping[int, tuple[type, type]]:
-        """The version in a record's key -> the message classes of key and value."""
-        return OFFSETS_KINDS if self is Decoder.OFFSETS else TRANSACTION_LOG_KINDS
+        """Maps the version in a record's key to the message classes of key and value."""
+        return KINDS[self]
+
+
+KINDS: Final[Mapping[Decoder, Mapping[int, tuple[type, type]]]] = {
+    Decoder.OFFSETS: OFFSETS_KINDS,
+    Decoder.TRANSACTION_LOG: TRANSACTION_LOG_KINDS,
+    Decoder.SHARE_GROUP_STATE: SHARE_GROUP_STATE_KINDS,
+}
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file; the name of the file's directory determines the topic. None if the topic is not one
-    of the two internal topics.
+    """Return the decoder for a log file; the name of the file's directory determines the topic. Returns None if the
+    topic is not internal.
     """
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 
 
 def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
-    """The values of the printed fields `key:` and `payload:`. Raises MalformedMessage."""
+    """Return the values of the printed fields `key:` and `payload:`. Raises MalformedMessage."""
     if record.key is None:
         raise MalformedMessage("the record has no key")
     kind = read_version(record.key)
@@ -93,11 +118,11 @@ def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
 
 
 def message_json(message: Any, version: int) -> Json:
-    """Convert a message or a nested struct to the JSON of Kafka's JSON converters: bytes become base64, and tagged
-    fields with their default value are omitted.
+    """Convert a message or a nested struct to the JSON of Kafka's JSON converters: bytes become base64, ids of topics
+    their usual text, and tagged fields with their default value are omitted.
     """
     return {
-        _camel_case(field.name): _value_json(value, version)
+        _camel_case(field.name): uuid_to_string(value) if field.type_name == "uuid" else _value_json(value, version)
         for field in fields_of(type(message))
         if version in field.versions
         and ((value := getattr(message, field.name)) != field.default or version not in field.tagged)
@@ -118,7 +143,7 @@ def _camel_case(name: str) -> str:
 
 
 def _consumer_protocol_json(cls: type, raw: bytes) -> Any:
-    """The consumer protocol message of a member as JSON; the raw bytes as base64 if they cannot be decoded."""
+    """Return the consumer protocol message of a member as JSON; bytes that cannot be decoded are returned as base64."""
     try:
         version = min(read_version(raw), schema_of(cls).versions.high)
         return message_json(decode_consumer_protocol(cls, raw), version)

@@ -47,8 +47,9 @@ def is_known(path: Path) -> bool:
 
 
 def known_files(paths: tuple[Path, ...]) -> list[Path]:
-    """`paths` with each directory replaced by its files of known kinds in the order of their names, then the files of
-    its subdirectories. Raises OSError."""
+    """Return `paths` with each directory replaced by its files of known kinds in the order of their names, then the
+    files of its subdirectories. Raises OSError.
+    """
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():

@@ -103,8 +103,9 @@ def dump_time_index(
 
 
 def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
-    """Yields the faults of an index that are visible without the log, or a message if there are none. A broker makes
-    the same checks at its start."""
+    """Yields the faults of an index that can be detected without the log; if there are none, yields a message that says
+    so. A broker makes the same checks at its start.
+    """
     is_sane = True
     for item in items:
         if isinstance(item, Fault):
@@ -115,7 +116,7 @@ def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
 
 
 def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
-    """The complete entries of an index file before the first zero entry."""
+    """Yield the complete entries of an index file before the first zero entry."""
     zero = tuple(entry.unpack(bytes(entry.size)))
     while chunk := file.read(entry.size * ENTRIES_AT_ONCE):
         for fields in entry.iter_unpack(chunk[: len(chunk) // entry.size * entry.size]):

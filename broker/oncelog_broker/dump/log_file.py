@@ -1,5 +1,5 @@
-"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Only one batch is in memory
-at a time.
+"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Only one batch is in memory at a
+time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ RECORD_PREFIX: Final = "| "
 
 
 def locations(file: BinaryIO, size: int) -> Iterator[BatchLocation]:
-    """The locations of the batches in the first `size` bytes, read from the batch headers. Raises CorruptBatch at the
-    first incomplete batch."""
+    """Yield the locations of the batches in the first `size` bytes, read from the batch headers. Raises CorruptBatch at
+    the first incomplete batch.
+    """
     position = 0
     while position < size:
         file.seek(position)
@@ -46,12 +47,11 @@ def dump_log(
     decoder: Decoder | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[Item]:
-    """The rows of a log file of `size` bytes. The dump ends after a batch with an invalid length.
+    """Yield the rows of a log file of `size` bytes. The dump ends after a batch with an invalid length.
 
     `base_offset` is the offset in the file's name; None if the file's name contains no offset. Keys and values are
-    decoded with
-    `decoder`; with None, keys and values are shown undecoded. Batches that end after the first `max_bytes` bytes are
-    left out.
+    decoded with `decoder`; with None, keys and values are shown undecoded. Batches that end after the first `max_bytes`
+    bytes are left out.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")
@@ -136,7 +136,7 @@ def _batch_row(batch: RecordBatch, position: int, *, is_valid: bool) -> Row:
 
 
 def _record_row(batch: RecordBatch, record: Record) -> Row:
-    """The row of one record. Raises CorruptBatch for a malformed control record."""
+    """Return the row of one record. Raises CorruptBatch for a malformed control record."""
     fields: dict[str, Value] = {
         "offset": record.offset,
         _timestamp_type(batch): record.timestamp,
@@ -163,7 +163,7 @@ def _timestamp_type(batch: RecordBatch) -> str:
 
 
 def _sequence(batch: RecordBatch, offset: int) -> int:
-    """The sequence number of the record at `offset`; -1 if the batch has no sequence numbers."""
+    """Return the sequence number of the record at `offset`; -1 if the batch has no sequence numbers."""
     if batch.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return increment_sequence(batch.base_sequence, offset - batch.base_offset)

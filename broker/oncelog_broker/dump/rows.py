@@ -27,7 +27,9 @@ class Row:
         return self.prefix + " ".join(f"{name}: {_text(name, value)}" for name, value in self.fields.items())
 
     def as_json(self, file: str) -> str:
-        """The row as one line of JSON. Bytes are printed as text, or as {"base64": ...} if they are not UTF-8."""
+        """Return the row as one line of JSON. Bytes are printed as text, or as {"base64": ...} if they are not
+        UTF-8.
+        """
         values = {name: _json(value) for name, value in self.fields.items()}
         return visible_json(json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False))
 

@@ -18,8 +18,8 @@ TRANSACTION, TOPIC, GROUP = FILTERS
 
 
 class Point(NamedTuple):
-    """A point (named place in the code), with the faults that the point supports and the filters that may restrict
-    these faults.
+    """A point at which a fault can be injected (a named place in the code), with the faults that the point supports,
+    and the filters that may restrict a fault to some requests.
     """
 
     name: str

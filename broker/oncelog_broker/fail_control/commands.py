@@ -103,7 +103,7 @@ def _names(names: Any) -> str:
 
 
 def described(fault: Fault) -> dict[str, Any]:
-    """A fault in the JSON form of the fail control."""
+    """Return a fault in the JSON form of the fail control."""
     action = fault.action
     value = {Kind.DELAY: action.delay_ms, Kind.REFUSE: action.error}.get(action.kind, True)
     return {
@@ -118,5 +118,5 @@ def described(fault: Fault) -> dict[str, Any]:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """All points in the JSON form of the fail control."""
+    """Return all points in the JSON form of the fail control."""
     return [point._asdict() for point in CATALOGUE.values()]

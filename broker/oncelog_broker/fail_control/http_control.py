@@ -48,8 +48,8 @@ JSON_TYPE: Final = "application/json"
 
 
 def _commands() -> ModuleType:
-    """The module `commands`. It is imported at the first request, because it imports all messages, which would delay
-    the start of the broker.
+    """Return the module `commands`, imported at the first request: it imports all messages of the protocol, and an
+    earlier import would delay the start of the broker.
     """
 
     from oncelog_broker.fail_control import commands
@@ -202,7 +202,7 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def end(self) -> None:
-        """Stop the server. Takes up to half a second, the polling interval of `serve_forever`."""
+        """Stop the server. This takes up to half a second, the polling interval of `serve_forever`."""
         self.shutdown()
         self.server_close()
 

@@ -123,13 +123,14 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # either no broker has registered, or a broker of an earlier release, which writes no nonce
+        return Age.UNKNOWN  # no broker has registered, or one of a release that writes no nonce
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Return path -> age (current, older or newer than the store) of each directory with which a broker has
-    registered."""
+    """Return the age (current, older or newer than the store) of each directory with which a broker has registered, by
+    the directory's path.
+    """
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)
@@ -139,8 +140,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """The notes of current directories list lost directories. Return the list entry about this directory; None if there
-    is no entry.
+    """The notes of current directories list lost directories. Return the entry about this directory; None if no note
+    lists it.
     """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
@@ -152,8 +153,8 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """Return the data from which this start founds the cluster, and whether the cluster is an earlier cluster, with
-    other members, that is founded again.
+    """Return the source of the metadata with which this start founds the cluster, and whether this start founds an
+    earlier cluster again that had other members.
     """
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
@@ -454,8 +455,9 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """The refusal of a start because data directories are lost. The digest depends only on ids of node, cluster and
-    directories, so the same loss has the same digest at each start."""
+    """Return the refusal of a start because data directories are lost. The digest depends only on ids of node, cluster
+    and directories, so the same loss has the same digest at each start.
+    """
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -479,7 +481,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        # empty stores can be told apart only by their place (path or address)
+        # only the path or address distinguishes two empty stores
         f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )
@@ -491,7 +493,7 @@ def _notes(facts: StartFacts) -> list[DirectoryNote]:
 
 
 def _owners(facts: StartFacts) -> str:
-    """A text such as "/a and /b belong to broker 1 of cluster X"."""
+    """Return a text such as "/a and /b belong to broker 1 of cluster X"."""
     owned = [each for each in facts.directories if each.cluster_id is not None] or list(facts.directories)
     belong = "belongs" if len(owned) == 1 else "belong"
     return (
@@ -505,7 +507,9 @@ def _noted_kind(facts: StartFacts) -> StoreKind | None:
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Return the place of the store at the broker's last registration; "" if no identity note has the place."""
+    """Return the path or ZooKeeper address of the store at the broker's last registration; "" if no identity note has
+    it.
+    """
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 

@@ -136,14 +136,16 @@ class Verdict:
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Refusals: differences that `start.accept` does not accept. If there is any refusal, the broker does not start."""
+    """The differences that refuse the start, because `start.accept` does not accept them. If there is any, the broker
+    does not start.
+    """
     accepted: tuple[Refusal, ...] = ()
-    """Accepted differences: differences that `start.accept` accepts."""
+    """The differences that would refuse the start, but that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
     """Entries of `start.accept` that match no difference of this start."""
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Corrected differences: the broker corrects these differences and logs them as errors."""
+    """The differences that the broker corrects, and logs as errors."""
     adoption: Adoption = Adoption.NONE
     """The data from which this start founds the cluster, if the store is empty."""
     may_found: bool = False
@@ -154,8 +156,8 @@ class Verdict:
     is_unsure: bool = False
     """Whether records that this broker acknowledged may be missing from its logs."""
     adopts_unknown: bool = False
-    """Whether topics that exist only as logs, and not in the store, are added to the store. If False, their logs are
-    set aside.
+    """Whether topics that exist only as logs, and not in the store, are added to the store. If False, the directories
+    of their logs are renamed as stray, and the records are kept.
     """
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     """The missing data directories by id. A missing log of a partition may have been in one of these directories."""

@@ -56,7 +56,7 @@ class StoreKind(Enum):
 
 
 class LostDirectory(NamedTuple):
-    """A data directory that the broker had earlier and does not have now."""
+    """A data directory that the broker had earlier, and that is missing now."""
 
     path: str
     process: str
@@ -72,14 +72,16 @@ class DirectoryNote:
     directory_id: str
     """Id of the directory that contains this identity note."""
     directories: Mapping[str, str] = field(default_factory=dict)
-    """Directory id -> absolute path of all data directories of the broker, including this directory."""
+    """Maps the id of each data directory of the broker, including this directory, to its absolute path."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """Directory id -> directory that was missing at the last registration and whose loss no operator has accepted."""
+    """Maps the directory id to the directory, for each directory that was missing at the last registration and whose
+    loss no operator has accepted.
+    """
     store_kind: StoreKind | None = None
     """The kind of the store; None if no broker has registered with this directory yet."""
     store_id: str = ""
     store_place: str = ""
-    """The place of the store for messages: a path, or `zookeeper.connect`."""
+    """The path of the store, or the value of `zookeeper.connect`; for messages."""
     process: str = ""
     """Nonce of the broker process that registered last in the store; "" if no process has registered."""
     pending: str = ""
@@ -91,9 +93,9 @@ class DirectoryNote:
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """Flag that is set before the broker registers in a store that does not know its logs. The flag is reset after the
-    logs have been examined. While this field is set, logs that the store assigns to other brokers are set aside, not
-    deleted.
+    """Flag that is set before the broker registers in a store that does not know the broker's logs. The flag is reset
+    after the logs have been examined. While this field is set, logs that the store assigns to other brokers are renamed
+    as stray, not deleted.
     """
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that

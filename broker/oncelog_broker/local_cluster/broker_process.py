@@ -30,9 +30,9 @@ def log_of(directory: Path, broker: Member) -> Path:
 def settings_of(
     directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings of one broker in a cluster of `brokers` brokers; the settings in `asked` (given by the user) take
-    precedence. The port in a requested http.listener belongs to the first broker; the other brokers get the following
-    ports.
+    """Return the settings of one broker in a cluster of `brokers` brokers; the settings in `asked` (given by the user)
+    take precedence. The port in a requested http.listener belongs to the first broker; the other brokers get the
+    following ports.
     """
     replicas = str(min(FULL_REPLICATION, brokers))
     in_sync = "2" if brokers >= FULL_REPLICATION else "1"
@@ -52,8 +52,9 @@ def settings_of(
 
 
 def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
-    """The setting for the HTTP listener of this broker; empty if the user has not requested an HTTP listener. Raises
-    InvalidConfig."""
+    """Return the setting for the HTTP listener of this broker; empty if the user has not requested an HTTP listener.
+    Raises InvalidConfig.
+    """
     if not asked:
         return {}
     first = http_address(asked)
@@ -74,7 +75,7 @@ def start_broker(
 
 
 async def members_seen_by(broker: Member) -> frozenset[int]:
-    """The ids of the registered brokers according to this broker; empty while this broker does not respond."""
+    """Return the ids of the registered brokers according to this broker; empty while this broker does not respond."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 

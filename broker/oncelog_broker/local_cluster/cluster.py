@@ -224,8 +224,8 @@ class LocalCluster:
                 time.sleep(POLL_SECONDS)
 
     def status(self) -> list[MemberStatus]:
-        """The status of all members (brokers and ZooKeeper servers). Raises ClusterError if there is no cluster in the
-        directory, StateFileError.
+        """Return the status of all members (brokers and ZooKeeper servers). Raises ClusterError if there is no cluster
+        in the directory, StateFileError.
         """
         state = self._load()
         servers = [(f"{ZOOKEEPER}{each.number}", each, self._server(each).log) for each in state.zookeepers]
@@ -369,7 +369,7 @@ class LocalCluster:
 
 
 def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
-    """The state after the command `up`; an existing cluster can only grow. Raises ClusterError."""
+    """Return the state after the command `up`; an existing cluster can only grow. Raises ClusterError."""
     if state is None:
         state = ClusterState(zookeeper_count=wanted.zookeepers or 1)
     elif wanted.zookeepers not in (None, state.zookeeper_count):
@@ -396,8 +396,8 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
 
 
 def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str]) -> list[str]:
-    """The keys of the settings that a restart of this broker would change; empty if the settings of the running process
-    are unknown.
+    """Return the keys of the settings that a restart of this broker would change; empty if the settings of the running
+    process are unknown.
     """
     if running is None:
         return []

@@ -94,7 +94,7 @@ class ZooKeeperServer:
         return "Mode: leader" in self.ask("srvr")
 
     def ask(self, command: str) -> str:
-        """The response to a four-letter command; "" if there is no response."""
+        """Return the response to a four-letter command; "" if there is no response."""
         try:
             with socket.create_connection((LOOPBACK, self.port), COMMAND_SECONDS) as connection:
                 connection.sendall(command.encode())
@@ -142,8 +142,7 @@ class Ensemble:
     the servers at the end of the block.
 
     Servers are numbered from 1, and the names of their directories have these numbers. The options of the first start,
-    including the
-    ports, stay the same while the directory exists.
+    including the ports, stay the same while the directory exists.
     """
 
     def __init__(

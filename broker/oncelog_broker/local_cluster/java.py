@@ -35,7 +35,7 @@ class Java(NamedTuple):
     version: int
     """The major version: 11 for Java 11, 8 for Java 1.8."""
     origin: str
-    """The place where this Java was found, for messages."""
+    """Where this Java was found, as text for messages."""
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
@@ -65,8 +65,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version of a Java; None if this Java does not run. (On macOS, `java` may be a placeholder that only
-    offers to install Java.)
+    """Return the major version of a Java; None if this Java does not run. (On macOS, `java` may be a placeholder that
+    only offers to install Java.)
 
     Most installations have the version in the file `release`; reading this file saves the start of a virtual machine.
     """

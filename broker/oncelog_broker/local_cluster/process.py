@@ -46,14 +46,14 @@ exits if standard input ends before a line has arrived.
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""pid -> child process whose end was not waited for yet. The Popen objects are kept, because Popen warns if a running
-child
-is garbage-collected, and these children may outlive this process."""
+"""Maps the pid to the child process, for each child process whose end was not waited for yet. The Popen objects are
+kept, because Popen warns if a running child is garbage-collected, and these children may outlive this process.
+"""
 
 
 @atexit.register
 def _let_children_live() -> None:
-    """Set the return codes of all running children, so that Popen does not warn at exit."""
+    """Give all running children a return code, because Popen warns at exit about a child without one."""
     for child in _children.values():
         child.returncode = 0
 
@@ -158,7 +158,7 @@ class LocalProcess:
                 if handle is None:
                     time.sleep(min(left, POLL_SECONDS))
                 else:
-                    ends = select.poll()  # poll(), since select() has no descriptors above 1023
+                    ends = select.poll()  # not select(), which refuses descriptors above 1023
                     ends.register(handle, select.POLLIN)
                     ends.poll(math.ceil(left * 1000))
         return not self.is_running
@@ -174,7 +174,7 @@ class LocalProcess:
                 else:
                     signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
-                pass  # no signal was sent, because the process ended after the check
+                pass  # the process has ended since the check
 
 
 @contextmanager
@@ -193,9 +193,11 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 
 def started_at(pid: int) -> str | None:
-    """The start time of the process with this pid; None if there is no such process, or if the process has ended.
+    """Return the start time of the process with this pid; None if there is no such process, or if the process has
+    ended.
 
-    psutil's `create_time` is not used, because it changes with the wall clock, while Linux counts from the boot.
+    psutil's `create_time` is not used, because it changes with the wall clock; the start time in /proc is counted from
+    the boot and does not change.
     """
     if HAS_PROC:
         fields = _stat(pid)
@@ -207,15 +209,18 @@ def started_at(pid: int) -> str | None:
 
 
 def _state(pid: int) -> str:
-    """The state of a process as a letter, among others T: paused; Z: ended but not waited for; X: does not exist."""
+    """Return the state of a process as a letter, among others T: paused; Z: ended but not waited for; X: does not
+    exist.
+    """
     if HAS_PROC:
         return (_stat(pid) or ["X"])[0]
     return (_ps(pid, "state") or "X")[0]
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third field, the state, on. The second field, the program's name, may
-    contain any character."""
+    """Return the fields of /proc/PID/stat from the third field, the state, on. The second field, the program's name,
+    may contain any character.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

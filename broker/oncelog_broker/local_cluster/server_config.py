@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from oncelog_broker.local_cluster.ports import LOOPBACK
 
 COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
-"""The allowed four-letter commands of a server; `conf` shows whether the responding server is the expected one, and
-`srvr` whether it serves.
+"""The allowed four-letter commands of a server; the response to `conf` shows whether the server is the expected one,
+and the response to `srvr` whether the server serves.
 """
 
 
@@ -43,8 +43,7 @@ def server_config(
     others: Mapping[str, object] = NO_SETTINGS,
 ) -> str:
     """Return the configuration of each server of an ensemble; `ports` has the ports of each server. One element in
-    `ports` means a
-    single server without an ensemble.
+    `ports` means a single server without an ensemble.
 
     `is_synced`: whether a change is synced to disk before the response, so that the change survives a power failure;
     otherwise changes survive only a restart. `others`: further settings of zoo.cfg.

@@ -75,8 +75,8 @@ def load_state(directory: Path) -> ClusterState | None:
 
 
 def _state(fields: dict[str, Any]) -> ClusterState:
-    """The state from the fields of the file. Raises KeyError, TypeError or ValueError for a missing, extra or malformed
-    field.
+    """Return the state from the fields of the file. Raises KeyError, TypeError or ValueError for a missing, extra or
+    malformed field.
     """
     if fields.pop("format") != FORMAT:
         raise ValueError(f"format {FORMAT} expected")

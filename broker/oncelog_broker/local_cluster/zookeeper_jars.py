@@ -56,19 +56,20 @@ class Jars(NamedTuple):
     class_path: str
     """The class path of the jars, in the form that `java -cp` takes."""
     origin: str
-    """The place where the jars were found, for messages."""
+    """Where the jars were found, as text for messages."""
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory for downloaded jars; each version of `zookeeper-pom.xml` has its own directory."""
+    """Return the directory for downloaded jars; each version of `zookeeper-pom.xml` has its own directory."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     version = ElementTree.parse(POM).getroot().findtext("{*}version")  # noqa: S314
     return Path(cache) / "oncelog" / f"zookeeper-{version}"
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
-    """The jars on this machine; None if there are no jars. Raises JarsNotFound if the environment variable names
-    missing files."""
+    """Return the jars on this machine; None if there are no jars. Raises JarsNotFound if the environment variable names
+    missing files.
+    """
     if named := environment.get(CLASSPATH_VARIABLE):
         missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
         if missing:

@@ -23,7 +23,9 @@ LEGACY_2_0: Final = "legacy-2.0"
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"
-"""Two values of `compression.type`; the setting has no effect, because batches are stored as producers sent them."""
+"""Two of the values of `compression.type`. The setting has no effect, because batches are stored as producers sent
+them.
+"""
 
 HEADER: Final = "header"
 FRAMES: Final = "frames"
@@ -94,6 +96,11 @@ class LogConfig:
     def syncs_before_ack(self) -> bool:
         """Whether records must be on the disk before they are acknowledged (group commit)."""
         return self.flush_messages == 1
+
+    @property
+    def limits_unflushed(self) -> bool:
+        """Whether the settings require a flush after a number of records, or after a time."""
+        return self.flush_messages < LONG_MAX or self.flush_ms < LONG_MAX
 
     @property
     def is_compacted(self) -> bool:

@@ -58,7 +58,7 @@ class LogFlusher:
         synced the directory, the first flush syncs the directory.
         """
 
-    # --- data that is not on the disk yet -------------------------------------------------------------------------
+    # --- properties that tell which data is not on the disk yet -------------------------------------------------------
 
     @property
     def unflushed_records(self) -> int:
@@ -87,12 +87,12 @@ class LogFlusher:
         after a power cut. Any thread may read this property.
         """
         state = self._state
-        first = self._local.first.base_offset  # read before a deletion of segments moves the log start
+        first = self._local.first.base_offset  # read before the other fields: another thread may delete segments
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
 
-    # --- replacing the log by a copy ---------------------------------------------------------------------------------
+    # --- methods for replacing the log by a copy ----------------------------------------------------------------------
 
     @property
     def guard(self) -> Lock:
@@ -106,7 +106,7 @@ class LogFlusher:
         """
         self._flushes.is_moved = True
 
-    # --- flushing --------------------------------------------------------------------------------------------------
+    # --- methods that flush the log or sync its records ---------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
         """Sync the indexes and all records below `up_to` (None: all records), then move the recovery point to `up_to`.
@@ -132,7 +132,7 @@ class LogFlusher:
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # no flush during a truncation: a worker thread changes the files, so the log end is unknown
+            return None  # a worker thread is truncating the log, so its end is unknown
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
@@ -148,7 +148,7 @@ class LogFlusher:
             raise state.fail_unless_refused("write the indexes of", error) from error
         try:
             logs, indexes = local.files_to_sync(state.recovery_point, end)
-            indexes += producers.aborted.files_to_sync(end) + self._content.epochs.files_to_sync()
+            indexes += producers.aborted.paths_to_sync(end) + self._content.epochs.paths_to_sync()
             directory = state.directory if is_dirty else None
             generation = self._content.generation
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, generation)
@@ -163,10 +163,10 @@ class LogFlusher:
         """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync. Raises
         KAFKA_STORAGE_ERROR.
 
-        During a truncation, recovery point and segments remain unchanged until the next flush: the recovery point was
-        lowered for the truncation, and must not be above the log's end afterwards. A log that went offline during the
-        sync is not changed: reopening such a log keeps only the records that were known to be synced while it was
-        online.
+        During a truncation, this method changes neither the recovery point nor the segments, and leaves these changes
+        to the next flush: the truncation has lowered the recovery point, which must not be above the log end
+        afterwards. A log that went offline during the sync is not changed: reopening such a log keeps only the records
+        that were known to be synced while it was online.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()
@@ -183,9 +183,8 @@ class LogFlusher:
 
     def prepare_sync(self) -> PendingFlush | None:
         """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
-        truncated. As for `prepare_flush`, another thread may then call `PendingFlush.sync`; afterwards the log's own
-        thread must call `finish_sync` or `flush_failed`.
-        Raises KAFKA_STORAGE_ERROR.
+        truncated. Another thread may then call `PendingFlush.sync`; afterwards the log's own thread must call
+        `finish_sync` or `flush_failed`. Raises KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
         state.check_online()

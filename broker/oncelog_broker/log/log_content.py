@@ -1,7 +1,7 @@
 """The content of a log: its segments, leader epochs and producer state, which are opened and truncated together.
 
-This module only changes files. `LogState`, and the modules that use it, decide when files change, protect the recovery
-point and log start, and handle errors. Methods raise OSError; methods that read also raise CorruptBatch.
+This module only changes files. `LogState`, and the modules that use `LogState`, decide when files change, protect the
+recovery point and the log start, and handle errors. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 
+from oncelog_broker.log.closed_log import MAX_PRODUCERS, MAX_SEGMENTS, ClosedLog, ClosedSegment
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.new_directory import NewDirectory
@@ -37,8 +38,8 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """Generation of the content: increases with each truncation. Facts about the content that were read in an
-        earlier generation are no longer valid.
+        """A number that increases with each truncation. If the generation has changed since a caller read facts about
+        the content, these facts are no longer valid.
         """
         local.on_roll = producers.take_snapshot
 
@@ -80,6 +81,33 @@ class LogContent:
         return content
 
     @classmethod
+    def reopen(
+        cls, disk: Disk, directory: str, *, name: str, config: LogConfig, clock: Clock, closed: ClosedLog
+    ) -> LogContent:
+        """Create the content of a cleanly closed log without reading its files."""
+        loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
+        local = LocalLog(loader, loader.reopen(closed), name=name, config=config, clock=clock)
+        epochs = LeaderEpochs(disk, os.path.join(directory, LEADER_EPOCH_FILE), list(closed.epochs))
+        producers = LogProducers(disk, directory, config)
+        producers.reopen_at(closed.log_end_offset, closed.producers)
+        return cls(local, epochs, producers)
+
+    def closed_log(self, log_start_offset: int) -> ClosedLog | None:
+        """Return the state of the closed log; None if the state is too large, or contains aborted transactions, whose
+        index files must be read.
+        """
+        segments, producers = self.local.segments, self.producers.state
+        if self.producers.aborted or len(segments) > MAX_SEGMENTS or len(producers) > MAX_PRODUCERS:
+            return None
+        return ClosedLog(
+            log_start_offset,
+            self.local.log_end_offset,
+            tuple(ClosedSegment(each.base_offset, each.size, each.is_made) for each in segments),
+            self.epochs.entries,
+            tuple(producers.image()),
+        )
+
+    @classmethod
     def _make(
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
@@ -95,8 +123,9 @@ class LogContent:
         """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
         # Compaction removes only records of committed or aborted transactions, so no transaction that began in the
-        # compacted part is open. Compaction may have removed the marker of such a transaction, while an older producer
-        # snapshot (used because a newer snapshot is damaged) may list the transaction as open.
+        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used. The
+        # older snapshot may list a transaction as open although the marker of the transaction was removed by
+        # compaction.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # If an earlier startup was killed while it emptied the log (with the code below), it has left a producer
         # snapshot at the log start.
@@ -112,11 +141,12 @@ class LogContent:
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
-    # --- the oldest segments ---------------------------------------------------------------------------------------
+    # --- methods that delete the oldest segments ----------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """Return how many of the `count` oldest segments may be deleted now: segments whose producer state is on the
-        disk in a later snapshot. The next flush deletes the other segments.
+        """Return how many of the `count` oldest segments may be deleted now. A segment may be deleted when a producer
+        snapshot at or after its end is on the disk, because that snapshot has the producer state of the segment. The
+        next flush deletes the other segments.
         """
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
@@ -129,7 +159,7 @@ class LogContent:
         self.producers.forget_below(self.local.first.base_offset)
         return gone
 
-    # --- compacted segments ----------------------------------------------------------------------------------------
+    # --- methods that replace segments by compacted segments ----------------------------------------------------------
 
     def replace(
         self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
@@ -141,7 +171,7 @@ class LogContent:
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
-    # --- the newest records ----------------------------------------------------------------------------------------
+    # --- methods that remove the newest records -----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset`, and all batches after it."""

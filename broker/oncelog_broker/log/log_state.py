@@ -17,6 +17,7 @@ import os
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.periodic_work import PeriodicWork
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import is_out_of_space
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
@@ -49,6 +50,7 @@ class LogState:
         "log_start_offset",
         "offline_reason",
         "partition",
+        "periodic_work",
         "recovery_point",
         "refused_append_at",
         "synced_offset",
@@ -90,16 +92,18 @@ class LogState:
         """
         self.is_copied = False
         """Whether the log is being copied to another data directory. While True, the log must not be compacted:
-        compaction could remove a tombstone from the log after the copy has got the record that it deletes.
+        compaction could remove a tombstone from the log after the record that the tombstone deletes was copied.
         """
         self.checkpointed_start = log_start_offset
         """The log start offset that is in the checkpoint file on disk."""
         self.refused_append_at = NOT_REFUSED
-        """The log end offset at which an append was last refused without a change; NOT_REFUSED if no append was
-        refused.
+        """The log end offset when the system last refused an append that had changed nothing; NOT_REFUSED if no append
+        was refused.
         """
+        self.periodic_work: PeriodicWork | None = None
+        """The register of the broker's logs with periodic work; None until a `LogManager` has adopted the log."""
         self._synced_first_offset = 0
-        """The base offset of the first segment when the names of the segments were last known to be synced."""
+        """The base offset that the first segment had when the directory was last synced."""
 
     @property
     def name(self) -> str:
@@ -111,7 +115,19 @@ class LogState:
         """Whether background maintenance may change the log: the log is online, and no truncation is running."""
         return self.offline_reason is None and not self.is_truncating
 
-    # --- the log start after a power cut ----------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------------
+
+    def note_flush_due(self) -> None:
+        """Record that the next periodic flush must check the log. Any thread may call this method."""
+        if self.periodic_work is not None:
+            self.periodic_work.to_flush.add((self.topic, self.partition))
+
+    def note_files_to_free(self) -> None:
+        """Record that the log has files of deleted segments."""
+        if self.periodic_work is not None:
+            self.periodic_work.to_free.add((self.topic, self.partition))
+
+    # --- the log start after a power cut: what is known, and how it becomes known -------------------------------------
 
     @property
     def durable_start_offset(self) -> int:
@@ -122,8 +138,8 @@ class LogState:
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
-        """Record that the directory was synced while its first segment began at `first_offset`, so that deleted earlier
-        segments cannot reappear.
+        """Record that the directory was synced when the log's first segment began at `first_offset`: deleted segments
+        before that segment cannot reappear.
         """
         self._synced_first_offset = max(self._synced_first_offset, first_offset)
 
@@ -133,7 +149,7 @@ class LogState:
         """
         self._synced_first_offset = min(self._synced_first_offset, offset)
 
-    # --- errors of the disk ----------------------------------------------------------------------------------------
+    # --- errors of the disk: methods that take the log offline, and errors for the caller -----------------------------
 
     def check_online(self) -> None:
         """Raises KAFKA_STORAGE_ERROR if the log is offline."""
@@ -154,6 +170,8 @@ class LogState:
         raise."""
         self.offline_reason = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self.offline_reason)
+        if self.periodic_work is not None:
+            self.periodic_work.failed.add((self.topic, self.partition))
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:

@@ -2,8 +2,8 @@
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
 for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
-before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
-seconds after the first record.) A log that stays empty has no records to lose.
+before the first checkpoint with an offset of the log. (The first checkpoint is often the checkpoint of the high
+watermarks, some seconds after the first record.) A log that stays empty has no records to lose.
 
 If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
 power
@@ -12,12 +12,11 @@ the log's topic id is written before the file for records, and file systems keep
 log with records but without a topic id is therefore kept: it was written by an old release that stored no topic ids.
 
 After a failed fsync, the directory counts as lost, and the next flush takes the log offline (E26), because a second
-fsync would not report the lost data. A missing file descriptor proves nothing about the disk, so a sync
-that failed for lack of a file descriptor is retried. One sync of the data directory makes the names of many logs
-durable. The kernel reports a failure only once, so the failure is stored for each log whose name was not synced before
-(`NameSyncs`).
+fsync would not report the lost data. An exception is a sync that failed for lack of a file descriptor: it tells nothing
+about the disk, so it is retried. One sync of the data directory makes the names of many logs durable. The kernel
+reports a failure only once, so the failure is stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 
@@ -26,12 +25,12 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
-from oncelog_broker.runtime.disk import Disk, is_out_of_space
+from oncelog_broker.runtime.disk import Disk, is_out_of_space, sync_path
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class NameSyncs:
         self.guard = Lock()
         """A thread holds this lock from the start of an fsync until it has stored the result of the fsync."""
         self.failures = 0
-        """The number of failed fsyncs: a power cut may remove a name that was created before a failed fsync."""
+        """The number of failed fsyncs. A power cut may remove a name that was created before a failed fsync."""
         self.failure: OSError | None = None
         """The error of the last failed sync; None if no sync has failed."""
 
@@ -99,8 +98,8 @@ class NewDirectory:
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """Return an object for an existing directory with first files. The directory may be unsynced, because an
-        earlier process may have created it just before it was killed.
+        """Return a `NewDirectory` for a directory that exists already and contains its first files. The directory may
+        be unsynced, because an earlier process may have created it just before it was killed.
         """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
@@ -116,6 +115,11 @@ class NewDirectory:
     def is_lost(self) -> bool:
         """Whether an fsync of the directory failed; a failed fsync is not retried."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
+
+    @property
+    def may_be_synced(self) -> bool:
+        """Whether no fsync of the directory, or of its name, has failed since the directory was created."""
+        return self.failure is None and self.names.failures == self._failures_before
 
     def sync(self) -> None:
         """Sync the first files, the directory, and the directory's name. Raises OSError."""
@@ -140,11 +144,7 @@ class NewDirectory:
     def _sync_content(self) -> None:
         with suppress(FileNotFoundError):  # the directory was deleted, so it needs no sync
             for name in self._files:
-                file = self._disk.open_briefly(os.path.join(self.path, name))
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+                sync_path(self._disk, os.path.join(self.path, name))
             self._disk.sync_directory(self.path)
 
     def fail(self, error: OSError) -> None:
@@ -164,13 +164,18 @@ class NewDirectory:
         self.is_synced = self.failure is None
 
 
-def sync_together(directories: Collection[NewDirectory]) -> None:
+def sync_together(
+    directories: Collection[NewDirectory], run_syncs: Callable[[Sequence[Callable[[], None]]], None] | None = None
+) -> None:
     """Sync several new directories, and sync each of their data directories only once. Errors are stored in the field
-    `failure` of each new directory.
+    `failure` of each new directory. `run_syncs` runs the syncs of the contents, by default one after another.
     """
     unsynced = [directory for directory in directories if not directory.is_synced]
-    for directory in unsynced:
-        directory.sync_content()
+    if run_syncs is not None:
+        run_syncs([directory.sync_content for directory in unsynced])
+    else:
+        for directory in unsynced:
+            directory.sync_content()
     by_home = defaultdict(list)
     for directory in unsynced:
         if directory.failure is None:

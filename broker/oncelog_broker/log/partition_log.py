@@ -21,6 +21,7 @@ import os
 from itertools import takewhile
 from typing import Final
 
+from oncelog_broker.log.closed_log import ClosedLog
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flusher import LogFlusher
 from oncelog_broker.log.header_fields import (
@@ -37,6 +38,7 @@ from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, c
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
+from oncelog_broker.log.pending_flush import PendingFlush
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
@@ -69,7 +71,7 @@ from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
-"""Value of the append time (-1) in a produce response if the records keep the producer's timestamps."""
+"""The log append time in a Produce response if the records keep the producer's timestamps."""
 
 
 class PartitionLog:
@@ -106,6 +108,8 @@ class PartitionLog:
         self.producers = content.producers
         self.producer_state = content.producers.state
         self.leader_epochs = content.epochs
+        content.producers.on_snapshot = state.note_flush_due
+        content.local.on_marked = state.note_files_to_free
         self._content = content
         self.local = content.local
         """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
@@ -113,10 +117,10 @@ class PartitionLog:
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """The result of `_fingerprint` (offsets and generation of the log) when the log was opened after a clean
-        shutdown; None if the previous shutdown was not clean.
+        """The result of `_fingerprint` (offsets and generation of the log) at the end of `open`; None if the log was
+        not closed cleanly before, or if its producer state is not on the disk.
         """
-        self.update_config(state.config)
+        self._adopt_config(state.config)
 
     @classmethod
     def open(
@@ -157,15 +161,15 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Do not use `first` as recovery point: after a power cut, segments below `first` that were deleted may
+            # Do not raise the recovery point to `first`: after a power cut, deleted segments below `first` may
             # reappear, and these segments may never have been synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Do not use `first` as checkpointed log start: older segments may have been deleted just before a kill, and
-            # may reappear after a power cut.
+            # Do not treat `first` as the checkpointed log start: segments below `first` may have been deleted just
+            # before a kill, and may reappear after a power cut.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -174,12 +178,53 @@ class PartitionLog:
             log._untouched = log._fingerprint()
         return log
 
+    @classmethod
+    def reopen(
+        cls,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        clock: Clock,
+        closed: ClosedLog,
+        cleaner_checkpoint: int | None = None,
+    ) -> PartitionLog:
+        """Open a log that was closed cleanly and whose files have not changed since, without reading them. The indexes
+        of the active segment are read at the first append.
+        """
+        end = closed.log_end_offset
+        content = LogContent.reopen(
+            disk, directory, name=f"{topic}-{partition}", config=config, clock=clock, closed=closed
+        )
+        state = LogState(
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            config=config,
+            recovery_point=end,
+            log_start_offset=closed.log_start_offset,
+            cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
+        )
+        log = cls(content, state, disk=disk, clock=clock)
+        log._untouched = log._fingerprint()
+        return log
+
+    def closed_log(self) -> ClosedLog | None:
+        """Return the state from which `reopen` can open this log; None if the log is not cleanly closed, or if its
+        files must be looked at when it is opened again.
+        """
+        if not self.is_cleanly_closed or self.local.has_marked or not self.producers.is_saved(self.log_end_offset):
+            return None
+        return self._content.closed_log(self.log_start_offset)
+
     def __repr__(self) -> str:
         reason = self.state.offline_reason
         offline = "" if reason is None else f", offline: {reason}"
         return f"{type(self).__name__}({self.name}, {self.log_start_offset} to {self.log_end_offset}{offline})"
 
-    # --- properties ------------------------------------------------------------------------------------------------
+    # --- properties of the log ----------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -252,38 +297,69 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Clear the flag `refuses_appends`, so that this broker tries the next append."""
+        """Clear the flag `refuses_appends`, so that the next append is tried although the last one was refused."""
         self.state.refused_append_at = NOT_REFUSED
 
-    # --- lifecycle -------------------------------------------------------------------------------------------------
+    # --- methods that change the settings, and methods that close, pause or continue the log --------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Apply changed settings, from the next call on."""
+        if config is self.state.config:
+            return
         self.state.config = config
-        self._append_limits = ValidationLimits.of(config)
-        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
+        if config.limits_unflushed:
+            self.state.note_flush_due()
+        self._adopt_config(config)
         self.local.update_config(config)
         self.producer_state.update_config(config)
 
+    def _adopt_config(self, config: LogConfig) -> None:
+        self._append_limits = ValidationLimits.of(config)
+        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
+
     def close(self) -> None:
         """Flush the log, write all indexes, and close the files. For an offline log, this method only closes the files.
-        Raises
-        KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        try:
+            flush = self.begin_close()
+        except BaseException:
+            self.local.close()
+            raise
+        failure: OSError | None = None
+        if flush is not None:
+            try:
+                flush.sync()
+            except OSError as error:
+                failure = error
+        self.finish_close(flush, failure)
+
+    def begin_close(self) -> PendingFlush | None:
+        """Write all indexes and take a snapshot of the producers; returns the flush that the caller must sync before it
+        calls `finish_close`, or None if nothing must be synced. Raises KAFKA_STORAGE_ERROR.
 
         If the log has not changed since it was opened, no file is written, so that a broker with very many logs stops
         quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
-        state = self.state
+        self.flusher.note_failed_flush()
+        if not self.state.may_be_changed or self._fingerprint() == self._untouched:
+            return None
+        self.local.complete_indexes()
+        self.producers.take_snapshot(self.local.log_end_offset)
+        self.local.directory_dirty = True
+        return self.flusher.prepare_flush()
+
+    def finish_close(self, flush: PendingFlush | None, failure: OSError | None = None) -> None:
+        """Finish `begin_close` after `flush` was synced, or after its sync has raised `failure`; closes the files.
+        Raises KAFKA_STORAGE_ERROR.
+        """
         try:
-            self.flusher.note_failed_flush()
-            if state.may_be_changed and self._fingerprint() == self._untouched:
-                state.offline_reason = CLOSED
-            if state.may_be_changed:
-                self.local.active.index_max_timestamp()
-                self.producers.take_snapshot(self.local.log_end_offset)
-                self.local.directory_dirty = True
-                self.flusher.flush()
-                state.offline_reason = CLOSED
+            if failure is not None:
+                raise self.flusher.flush_failed(failure) from failure
+            if flush is not None:
+                self.flusher.finish_flush(flush)
+            if self.state.may_be_changed:
+                self.state.offline_reason = CLOSED
         finally:
             self.local.close()
 
@@ -292,7 +368,7 @@ class PartitionLog:
         self.state.offline_reason = MOVING
 
     def resume(self) -> None:
-        """Continue after `pause`, because the copy has not replaced this log."""
+        """Accept calls again after `pause`, because the copy has not replaced this log."""
         if self.is_paused:
             self.state.offline_reason = None
 
@@ -306,13 +382,13 @@ class PartitionLog:
         self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Return the offsets and generation of the log; at least one value changes whenever the files of the log
-        change.
+        """Return the offsets and generation of the log. If the files of the log change, at least one of these values
+        changes.
         """
         content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
-    # --- appending -----------------------------------------------------------------------------------------------
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
@@ -506,7 +582,7 @@ class PartitionLog:
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
-    # --- errors of the disk ----------------------------------------------------------------------------------------
+    # --- errors of the disk, as the errors that callers get -----------------------------------------------------------
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
         """Return the error that the caller must raise after a failed append. `end_before` is the log end offset before

@@ -1,12 +1,11 @@
 """Checks each record of a producer's batch, in slices of work, before a leader appends the batch; `validation` checks
 only the batch as a unit.
 
-The records are checked in three cases. First, if `record.validation=full` is set (Kafka's LogValidator always does this
-check). Second, if the topic is compacted, because a compacted topic accepts no record without a key (T20). Third, to
-name the records with a wrong timestamp in the error message. A job for another thread decompresses the records, the
-check pauses every
-few hundred records, and
-MAX_RECORDS_NAMED limits the response.
+The records are checked in three cases. The first case is `record.validation=full` (Kafka's LogValidator always makes
+this check). The second case is a compacted topic, which accepts no record without a key (T20). The third case is a
+batch with a wrong timestamp: the check finds the records that the error message lists. The check does not block the
+event loop: another thread decompresses the records, and the check pauses every few hundred records. MAX_RECORDS_NAMED
+limits the length of the response.
 
 An error lists the invalid records (KIP-467), so that a client can report these records as failed and send the other
 records again.

@@ -33,10 +33,9 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback must lower these offsets in the checkpoint files. Otherwise, after a crash, a log that ends below its
-        checkpointed recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The
-        callback may
-        raise OSError.
+        callback must lower these offsets in the checkpoint files. If the offsets were not lowered, the log would count
+        as damaged after a crash, because it ends below its checkpointed recovery point, and records below the cleaner
+        checkpoint would count as compacted. The callback may raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
         """Callback: called after a truncation lowered the log start, before the next append. The callback must lower
@@ -44,7 +43,7 @@ class LogTrimmer:
         loses all its records. The callback may raise OSError.
         """
 
-    # --- rolling ---------------------------------------------------------------------------------------------------
+    # --- methods that start a new segment -----------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment and create a new one, so that the closed segment can be deleted or compacted.
@@ -58,7 +57,7 @@ class LogTrimmer:
         except OSError as error:
             raise self._state.append_failed(error, end_before=end, end=self._local.log_end_offset) from error
 
-    # --- deleting the oldest records -------------------------------------------------------------------------------
+    # --- methods that delete the oldest records -----------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start to `offset` (DeleteRecords); returns the log start afterwards.
@@ -114,8 +113,8 @@ class LogTrimmer:
         return self._local.take_marked(now)
 
     def _delete_first(self, count: int) -> list[int]:
-        """Delete the oldest `count` segments, or as many of these segments as may be deleted now; returns their base
-        offsets.
+        """Delete those of the `count` oldest segments that may be deleted now; returns the base offsets of the deleted
+        segments.
         """
         count = self._content.removable(count)
         if count == 0:
@@ -133,15 +132,15 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # the next read of the file drops entries of deleted segments
+                if not is_out_of_space(error):  # a full disk does no harm here: the next startup drops the entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
-    # --- compaction ------------------------------------------------------------------------------------------------
+    # --- methods that compaction calls --------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """Generation of the content: increases with each truncation. Facts that were read in an earlier generation are
-        no longer valid.
+        """A number that increases with each truncation. If the generation has changed since a caller read facts about
+        the log, these facts are no longer valid.
         """
         return self._content.generation
 
@@ -180,7 +179,7 @@ class LogTrimmer:
             raise state.fail("replace compacted segments of", error) from error
         return True
 
-    # --- truncating the newest records -----------------------------------------------------------------------------
+    # --- methods that remove the newest records -----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset`, all other records of its batch, and all records after it.
@@ -217,7 +216,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # even if no record is removed, a leader epoch without records may be
+            self._lower_checkpoints(0)  # even if the log has no records
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

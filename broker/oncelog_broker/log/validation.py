@@ -2,9 +2,9 @@
 side effects (S59, T18, T20).
 
 Every batch is checked for all header fields, the CRC, and whether the number of records fits into the number of bytes.
-In an uncompressed batch, each of the first records must also begin where the previous record ends
-(`record.validation=frames`). `record_validation` makes the checks that read all records: timestamps, keys, compressed
-records.
+Unless `record.validation=header` is set, the lengths of the first records of an uncompressed batch are checked, too:
+each record must begin where the previous record ends. `record_validation` makes the checks that read all records:
+timestamps, keys, compressed records.
 
 In contrast to Kafka, the error for an unknown compression id is UNSUPPORTED_COMPRESSION_TYPE. Kafka's response,
 UNKNOWN_SERVER_ERROR, makes idempotent clients reset their state (E23).
@@ -50,7 +50,9 @@ _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 class AppendOrigin(Enum):
-    """The source of the records, which decides how thoroughly they are validated. Source: Kafka's AppendOrigin."""
+    """The source of the records, which decides how thoroughly they are validated. Kafka's counterpart is
+    AppendOrigin.
+    """
 
     CLIENT = "client"
     """Origin: a producer, whose batches are validated completely."""

@@ -1,5 +1,5 @@
-"""Metrics of leadership, offline and under-replicated partitions, and the controller's counts: Kafka's ReplicaManager,
-KafkaController, KafkaServer.
+"""Metrics of leadership, of offline and under-replicated partitions, and of the controller. In Kafka, these are metrics
+of ReplicaManager, KafkaController and KafkaServer.
 """
 
 from __future__ import annotations

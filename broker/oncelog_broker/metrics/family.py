@@ -12,7 +12,9 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Sample(NamedTuple):
-    """One value of a metric, with its labels. `suffix` is the name's suffix for a part of a histogram."""
+    """One value of a metric, with its labels. `suffix` is appended to the metric's name; only the parts of a histogram
+    have a suffix.
+    """
 
     labels: Mapping[str, str]
     value: float
@@ -20,7 +22,9 @@ class Sample(NamedTuple):
 
 
 Samples = Iterator[Sample | None]
-"""Type of the samples of a metric; None is yielded after many items without a sample, so that other work may run."""
+"""Type of the samples that a metric's function yields. The function yields None after many items without a sample, so
+that other work may run.
+"""
 Reader = Callable[[Source], Samples]
 
 

@@ -29,7 +29,7 @@ QUOTAS: Final = (
         "Partitions created and deleted per second",
     ),
 )
-"""Columns: (quota, Kafka's type, Kafka's attribute, unit, meaning)."""
+"""Each entry is a tuple: quota, type and attribute of Kafka's metric, unit, meaning."""
 WHO: Final = (
     f"for clients with such a quota; clients that share one have one sample. Clients beyond {MAX_NAMED} quotas set by "
     f"name and {MAX_OTHERS} others share a sample with empty labels."

@@ -2,8 +2,7 @@
 
 Quantiles are computed from the latest thousand timed requests of each API; every eighth request is timed. For a request
 that does not wait, only the total time is reported, because its total time equals its local time. Kafka's times for
-queued requests and
-responses are omitted, because this broker has no such queues.
+queued requests and responses are omitted, because this broker has no such queues.
 """
 
 from __future__ import annotations

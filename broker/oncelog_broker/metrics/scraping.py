@@ -43,7 +43,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 class _Piece(Collector):
-    """A metric registry with a single metric."""
+    """A metric registry (of prometheus_client) that contains a single metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -96,7 +96,7 @@ class Scraper:
     """Serves the scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
-        """The function `parts` returns None while the broker starts."""
+        """`parts` is a function that returns the parts of the broker; it returns None while the broker starts."""
         self._parts = parts
         self._slices = slices
         self._clock = clock

@@ -40,7 +40,7 @@ PARTITIONS_PER_STEP: Final = 200
 """The number of partitions visited in one slice, which takes less than a millisecond."""
 RUNNING: Final = 3
 CONTROLLED_SHUTDOWN: Final = 6
-"""Two values of Kafka's BrokerState."""
+"""Two values of Kafka's metric BrokerState."""
 
 
 class Observed(Protocol):
@@ -119,26 +119,26 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """Topic -> traffic, including the counters of the topic's present partitions. Topics without traffic are
-        omitted, because thousands of idle topics would make up most of the text. Kafka, too, creates a topic's metrics
-        at the topic's first traffic.
+        """Maps each topic to its traffic, which includes the counters of the topic's present partitions. Topics without
+        traffic are omitted, because thousands of idle topics would make up most of the text. Kafka, too, creates a
+        topic's metrics at the topic's first traffic.
         """
         self.hosted_used: list[Partition] = []
-        """The hosted partitions of used topics."""
+        """The partitions on this broker whose topics were used: the topic has traffic or records."""
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
         """The sum of the traffic of all topics, including deleted topics."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
-        """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""
+        """Maps the id of each follower to its largest lag, in records, among the partitions that this broker leads."""
         self.connections: Counter[str] = Counter()
-        """Listener name -> number of connections."""
+        """Maps each listener's name to its number of connections."""
         self.open_files: int | None = None
         """The number of open file descriptors; None if unknown."""
         self.rooms: dict[str, tuple[int, int]] = {}
-        """Data directory -> (bytes of its file system, bytes that the broker may still write). A directory whose file
-        system does not respond is omitted.
+        """Maps each data directory to a pair: the bytes of its file system, and the bytes that the broker may still
+        write. A directory whose file system does not respond is omitted.
         """
 
     @property
@@ -183,7 +183,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # used: the log has records, perhaps from before this process
+                used.add(partition.topic)  # it has records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -198,7 +198,7 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # the topic was created or deleted since the scrape began
+            return  # skip a topic that is new, or was deleted, since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return

@@ -1,8 +1,7 @@
 """Metrics of the traffic of each topic: kafka.server:type=BrokerTopicMetrics.
 
 A sample without the label `topic` is the sum of all topics, as in Kafka. Dashboards select single topics with
-topic!="", and the sum with topic="".
-Topics that were never used have no samples, as in Kafka.
+topic!="", and the sum with topic="". Topics that were never used have no samples, as in Kafka.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ COUNTERS: Final = (
     ("totalfetchrequests", "fetches", "Partitions in Fetch responses to consumers."),
     ("failedfetchrequests", "failed_fetches", "Partitions in Fetch responses with an error."),
 )
-"""Columns: (name in Kafka, counter in `TopicTraffic`, meaning)."""
+"""Each entry is a tuple: name of Kafka's metric, counter in `TopicTraffic`, meaning."""
 
 
 def _declare(kafkas: str, ours: str, text: str) -> None:

@@ -29,7 +29,9 @@ def logger_names() -> list[str]:
 
 
 def level_of(name: str) -> str:
-    """Return the effective level of a logger as one of LEVELS: the least severe level that the logger writes."""
+    """Return the effective level of a logger, which is one of LEVELS: the logger writes records of this level and of
+    more severe levels.
+    """
     effective = _logger(name).getEffectiveLevel()
     return next(level for level in LEVELS if LEVELS[level] <= max(effective, LEVELS["TRACE"]))
 

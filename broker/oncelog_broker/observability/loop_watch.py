@@ -36,7 +36,9 @@ class LoopWatch:
         self._since = (monotonic(), thread_seconds())
         self._idle = 1.0
         self.stalls = [0] * (len(BUCKETS) + 1)
-        """The number of stalls in each bucket; the last number is for stalls longer than all BUCKETS."""
+        """The number of stalls in each bucket; the last number counts the stalls that are longer than the largest of
+        BUCKETS.
+        """
         self.stalled_seconds = 0.0
         self.longest_seconds = 0.0
 

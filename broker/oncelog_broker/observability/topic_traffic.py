@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Refusals(Protocol):
-    """The duplicates and gaps that one log has counted, as in `ProducerCounters`."""
+    """Interface of an object with the numbers of duplicates and gaps in one log, such as `ProducerCounters`."""
 
     duplicates: int
     old_duplicates: int

@@ -14,10 +14,9 @@ Modules for all partitions of this broker: `replicas` updates them with each clu
 large changes in slices, and `log_opener` opens and closes their logs. `directory_moves` moves logs to other data
 directories. `offline_log_recovery` reopens logs after a disk failure. Before a follower discards records,
 `leader_check` asks the leader to confirm that it still leads. `lost_epochs` lists partitions whose log has a newer
-leader epoch than the metadata, and
-`epoch_raiser` asks the controller for a higher epoch. `group_commit` syncs records before they are acknowledged,
-`fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller (AlterPartition), and
-`peers` sends requests to other brokers. At startup, `startup_logs` lists the logs that a new cluster finds in its data
-directories. `older_store` adds missing topics and partitions to a metadata store that is older than the logs.
-`stray_logs` renames the directories of logs that belong to no topic.
+leader epoch than the metadata, and `epoch_raiser` asks the controller for a higher epoch. `group_commit` syncs records
+before they are acknowledged, `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the
+controller (AlterPartition), and `peers` sends requests to other brokers. At startup, `startup_logs` lists the logs that
+a new cluster finds in its data directories. `older_store` adds missing topics and partitions to a metadata store that
+is older than the logs. `stray_logs` renames the directories of logs that belong to no topic.
 """

@@ -70,7 +70,7 @@ class _Ended(Exception):
 
 
 class _Move:
-    """One move."""
+    """The move of one partition's log to another data directory."""
 
     def __init__(self, partition: Partition, path: str) -> None:
         self.partition = partition
@@ -174,8 +174,7 @@ class DirectoryMoves:
 
     async def _attempt(self, move: _Move) -> bool:
         """Copy the log, and replace it by the copy. Returns False if records of the log were truncated during the copy.
-        Raises _Ended,
-        KafkaError, OSError.
+        Raises _Ended, KafkaError, OSError.
         """
         partition = move.partition
         self._check(move)
@@ -189,7 +188,7 @@ class DirectoryMoves:
             cursor = _Cursor()
             if not await self._copy(move, future, cursor, generation):
                 return False
-            is_replaced = True  # `_replace` deletes the future log if it fails
+            is_replaced = True  # `_replace` deletes the future log itself if it fails
             await self._replace(partition, future, cursor, cleaned_up_to)
             return True
         finally:
@@ -199,7 +198,7 @@ class DirectoryMoves:
                 await in_thread(partial(_drop, made), self._threads)
 
     def _check(self, move: _Move) -> None:
-        """Raises _Ended if the move must not be continued."""
+        """Check whether the move may continue. Raises _Ended if it must not."""
         partition = move.partition
         if move.is_cancelled:
             raise _Ended("another directory was asked for")
@@ -276,7 +275,7 @@ class DirectoryMoves:
 
         try:
             await in_thread(replace, self._threads)
-        finally:  # even during a shutdown, so that the broker closes the right log
+        finally:  # also after a cancellation by a shutdown, so that the broker closes the log in use
             found = outcome[0] if outcome else MoveFailed(OSError("the copy failed"), is_log_usable=False)
             replacement = found if isinstance(found, PartitionLog) else None
             self._logs.finish_replacement(future, replacement)

@@ -1,9 +1,8 @@
 """Plans the next Fetch request to one leader: partitions and positions, in one incremental fetch session (KIP-227).
 
 Each leader has at most one outstanding Fetch request of this follower. A partition is fetched from its log end offset;
-it joins or leaves the
-fetch session with the next request. After an error, a partition is skipped for a back-off, which doubles with each
-further error.
+it joins or leaves the fetch session with the next request. After an error, a partition is skipped for a back-off, which
+doubles with each further error.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ Key = tuple[bytes, int]
 
 FIRST_REST_SECONDS: Final = 0.02
 """Seconds of the first back-off after an error. The first back-off is short, because the usual cause is that a new
-leader has not yet learned of its election. The
-back-off doubles each time, up to `max_rest_seconds`."""
+leader has not yet learned of its election. The back-off doubles each time, up to `max_rest_seconds`.
+"""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
@@ -73,11 +72,11 @@ class FetchPlan:
         self._limits = limits
         self._wanted: dict[Key, FetchPosition] = {}
         self._resting: dict[Key, tuple[float, FetchPosition]] = {}
-        """Partition in back-off -> (monotonic time at which the back-off ends, position of the fetch after the
-        back-off).
+        """Maps each partition in back-off to a pair: the monotonic time at which the back-off ends, and the position
+        from which it is fetched after that.
         """
         self._rests: dict[Key, float] = {}
-        """Partition -> seconds of its last back-off. A response without an error removes the entry."""
+        """Maps a partition to the seconds of its last back-off. A response without an error removes the entry."""
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
         self._changed: set[Key] = set()
@@ -196,8 +195,8 @@ class FetchPlan:
 
     def on_response(self, response: FetchResponse) -> Iterator[Asked]:
         """Yield the partitions of a response that has no top-level error. Partitions that were removed since the
-        request are
-        skipped."""
+        request are skipped.
+        """
         if response.session_id == NO_SESSION:
             self.on_lost()
         else:

@@ -1,5 +1,5 @@
-"""How far a follower has fetched: the fields of its Fetch requests, and the state that the leader derives from these
-fields.
+"""Records how far a follower has fetched: the fields of its Fetch requests, and the state that the leader derives from
+these fields.
 """
 
 from __future__ import annotations

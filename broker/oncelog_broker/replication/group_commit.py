@@ -28,8 +28,8 @@ SYNC_THREADS: Final = 8
 other work of the broker waits for these threads.
 """
 SYNCS_AT_ONCE: Final = 2 * SYNC_THREADS
-"""The number of followed logs whose syncs wait for a thread or run in one. To begin the syncs of all logs of a fetch
-loop at once would hold the event loop too long: a leader may have thousands of partitions.
+"""The maximum number of followed logs whose syncs run, or wait for a thread, at the same time. To begin the syncs of
+all logs of a fetch loop at once would hold the event loop too long: a leader may have thousands of partitions.
 """
 _THREADS: Final = ThreadPoolExecutor(max_workers=SYNC_THREADS, thread_name_prefix="sync")
 
@@ -80,8 +80,8 @@ async def sync_records(log: PartitionLog) -> None:
 
 
 async def sync_all(partitions: Mapping[K, Partition]) -> list[tuple[K, Partition]]:
-    """Sync the followed ones of `partitions` that have group commit and unsynced records, SYNCS_AT_ONCE at a time.
-    Returns the partitions whose log is offline.
+    """Sync those of `partitions` that this broker follows, and that have group commit and unsynced records; at most
+    SYNCS_AT_ONCE syncs are begun at a time. Returns the partitions whose log is offline.
     """
     unsynced = [
         (key, partition)

@@ -10,8 +10,8 @@ def replicated_offset(log_end_offset: int, follower_ends: Iterable[int | None]) 
     reported its log end.
 
     `log_end_offset` is the leader's log end offset. `follower_ends` are the log ends of the other replicas in the ISR
-    *or in a proposed ISR*: until the controller has responded to a proposal, it may have stored the old or the proposed
-    ISR, and may elect a leader from the stored ISR.
+    *or in a proposed ISR*. The reason: until the controller has responded to a proposal, it may have stored either ISR,
+    and may elect a leader from the stored one.
     """
     end = log_end_offset
     for follower_end in follower_ends:

@@ -2,9 +2,9 @@
 
 A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
 PARTITIONS_AT_A_TIME changes are applied immediately. The remaining changes are applied in later slices, and other work
-runs between two slices. A partition
-that is not processed yet remains unchanged, as if the cluster image had arrived later. When the partition is processed,
-it gets its role from the newest cluster image, even if an older image queued the change.
+runs between two slices. A partition that is not processed yet remains unchanged, as if the cluster image had arrived
+later. When the partition is processed, it gets its role from the newest cluster image, even if an older image queued
+the change.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
-        deleted after the change was queued; a topic with the same name is then a new topic. `on_done` is called with
-        the topics whose
-        changes were applied in a later slice.
+        """`look_at(partition, is_gone)` applies the cluster image to one partition. `is_gone` means that the topic was
+        deleted after the change was queued: if the image has a topic with this name, it is a new topic. `on_done` is
+        called with the topics whose changes were applied in a later slice.
         """
         self._look_at = look_at
         self._on_done = on_done
@@ -55,7 +54,7 @@ class ImageChanges:
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:
-        """Whether a change is queued for `topic`, or for any topic (None)."""
+        """Whether a change is queued for `topic`; with None, whether a change is queued for any topic."""
         return bool(self._noted) if topic is None else any(name == topic for name, _ in self._noted)
 
     def begin(self) -> None:
@@ -92,5 +91,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # only log the error, so that the other changes are still applied
+        except Exception:  # the error is only logged, so that the other changes are still applied
             logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

@@ -30,12 +30,13 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
     """Whether a replica may join the ISR. A replica must meet three conditions before it joins the ISR. First, the
-    replica must have all acknowledged
-    records of this leader epoch and of earlier epochs. Second, the replica must have deleted all records below the
-    leader's `log_start_offset`. Third, the replica must have fetched since it was last removed from the ISR.
+    replica must have all acknowledged records of this leader epoch and of earlier epochs. Second, the replica must have
+    deleted all records below the leader's `log_start_offset`. Third, the replica must have fetched since it was last
+    removed from the ISR.
 
-    The high watermark of a new leader may be below records that the previous leader acknowledged. `epoch_start_offset`
-    is therefore checked, too: all these records are below the start of the new epoch.
+    Comparing with the high watermark alone is not enough for the first condition, because the high watermark of a new
+    leader may be below records that the previous leader acknowledged. All these records are below `epoch_start_offset`,
+    the start of the new epoch, so the replica must have reached this offset, too.
     """
     end = follower.log_end_offset
     if end is None or end < high_watermark or end < epoch_start_offset:
@@ -111,9 +112,9 @@ def wanted_isr(
     """Return the ISR to propose, without lagging members and with those `joining` replicas that do not lag; None if
     this ISR equals the present ISR.
 
-    Although a replica lags, it may have all acknowledged records, because no record is acknowledged while the ISR is
-    too small. If a lagging replica joined the ISR, the next check would remove it again, and two lagging replicas would
-    alternate forever.
+    A lagging replica may have all acknowledged records, because no record is acknowledged while the ISR is too small.
+    If a lagging replica joined the ISR, the next check would remove it again, and two lagging replicas would alternate
+    forever.
     """
     lagging = {
         broker_id for broker_id, follower in followers.items() if lags(follower, log_end_offset, now, lag_seconds)

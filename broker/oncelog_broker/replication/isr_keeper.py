@@ -3,8 +3,7 @@ replicas and the return of replicas that have caught up.
 
 The controller decides about each proposal (AlterPartition). Only one AlterPartition request is outstanding; it contains
 all proposals made before it was sent. If no response arrives, the outcome is unknown: the proposal is repeated until
-the cluster image or a response
-shows a newer state.
+the cluster image or a response shows a newer state.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Sends AlterPartition to the controller. Raises PeerUnavailable; the controller may or may not have received the
-request then.
+"""Type of the async function that sends AlterPartition to the controller. It raises PeerUnavailable; the controller may
+then have received the request or not.
 """
 
 
@@ -59,8 +58,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker id -> broker epoch of the broker process that the leader saw in sync. After a restart, the new process has
-    another broker epoch, and may have lost records.
+    """Maps the id of each broker in the proposed ISR to the broker epoch of the process that the leader saw in sync.
+    After a restart, the new process has another broker epoch, and may have lost records.
     """
 
     @property
@@ -97,7 +96,9 @@ class IsrKeeper:
         self._tasks = host.tasks
         self._open: dict[Partition, Proposal] = {}
         self._not_before: dict[Partition, float] = {}
-        """Partition -> monotonic seconds before which it gets no new proposal, after a refusal."""
+        """Maps a partition whose proposal was refused to the monotonic seconds before which no new proposal is made for
+        it.
+        """
         self._work: asyncio.Task[None] | None = None
         self._giving_up: asyncio.Task[None] | None = None
         self._asking_for_epochs: asyncio.Task[None] | None = None
@@ -110,9 +111,8 @@ class IsrKeeper:
         """Propose all ISR changes that are due for the partitions that this broker leads."""
         now = self._clock.monotonic()
         self._not_before = {partition: until for partition, until in self._not_before.items() if until > now}
-        for number, partition in enumerate(list(self._replicas.led())):
-            if partition.followers:
-                self._propose(partition)
+        for number, partition in enumerate(list(self._replicas.led_with_followers())):
+            self._propose(partition)
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
         if self._giving_up is None or self._giving_up.done():
@@ -258,7 +258,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # otherwise keep the partition's newer proposal open
+            if self._open.get(partition) is proposal:  # keep a newer proposal of the partition open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

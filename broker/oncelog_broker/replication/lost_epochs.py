@@ -1,9 +1,8 @@
 """Prevents a partition from being led or fetched if its log has a newer leader epoch than the cluster's state.
 
 If a log has a newer leader epoch than the cluster's state, the metadata store is older than the log: the store was
-restored from a backup, or is another store. Truncation
-relies on the rule that each leader epoch has one leader, which assigned each offset once. No leader epoch may therefore
-be used a second time:
+restored from a backup, or is another store. Truncation relies on the rule that each leader epoch has one leader, which
+assigned each offset once. No leader epoch may therefore be used a second time:
 
 - A broker that is elected with an epoch that its log already has, or with an older epoch, does not lead.
 - A follower whose log has a newer epoch than its leader does not fetch, because the leader could not find where the two
@@ -75,8 +74,8 @@ class LostEpoch(NamedTuple):
     is_to_lead: bool
     """Whether this broker was elected leader; otherwise it is a follower."""
     is_seen: bool = True
-    """Whether this partition's log has the newer epoch. If False, the partition was recorded by `doubt`, because
-    another log has shown that the metadata store is older.
+    """Whether this partition's log has the newer epoch. If False, `doubt` has recorded the partition, because another
+    log has shown that the metadata store is older.
     """
 
 
@@ -86,8 +85,8 @@ class LostEpochs:
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """Partition -> last epoch of its log, for logs that had newer epochs than the metadata store at startup. An
-        entry is removed when the partition gets a role.
+        """Maps a partition to the last epoch of its log, for each log that had a newer epoch than the metadata store at
+        startup. An entry is removed when the partition gets a role.
         """
 
     def __iter__(self) -> Iterator[LostEpoch]:

@@ -2,18 +2,18 @@
 
 A log is reopened only if no other broker relies on it: the replica has left the ISR, another replica leads, and that
 leader has just confirmed that it leads (`leader_check`). Records that were appended after the last fsync are discarded
-(`LogManager.begin_return`) and fetched again, because the failed disk may have lost any of them. Some
-replicas stay offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica
-whose leader does not respond. The records that such a replica acknowledged may exist nowhere else.
+(`LogManager.begin_return`) and fetched again, because the failed disk may have lost any of them. Some replicas stay
+offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica whose leader does
+not respond. The records that such a replica acknowledged may exist nowhere else.
 
-The creation of a log that failed is also retried periodically, whichever broker leads, since that log never had
-records. A
-log that could not be created may be created in another data directory (`log/directories/directory_choice.py`).
+If the creation of a log failed, it is also retried periodically, whichever broker leads the partition, because that log
+never had records. A log that could not be created may be created in another data directory
+(`log/directories/directory_choice.py`).
 
 No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure.
 Before the log is reopened, this module therefore asks the controller for a new leader epoch
-(`Replica.may_begin_again`). In Kafka only a restart reopens
-an offline log; the new broker epoch then has the same effect as the new leader epoch here.
+(`Replica.may_begin_again`). In Kafka only a restart reopens an offline log; the new broker epoch then has the same
+effect as the new leader epoch here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class OfflineLogRecovery:
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
+        """Maps a partition whose log could not be reopened to a pair: the seconds before the next attempt, and the
+        monotonic time of that attempt.
+        """
 
     def start(self) -> None:
         """Check for offline logs periodically, until the broker's tasks are cancelled."""

@@ -35,11 +35,15 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SETUP_SECONDS: Final = 10.0
-"""socket.connection.setup.timeout.ms: seconds for each address of a broker, until its ApiVersions response."""
+"""Seconds within which a connection to one address of a broker must be made and its ApiVersions response must arrive
+(Kafka's socket.connection.setup.timeout.ms).
+"""
 RECONNECT_BACKOFF_MS: Final = 50
-"""reconnect.backoff.ms: the minimum delay between two attempts to connect, in ms; it doubles with each failure."""
+"""The minimum delay between two attempts to connect, in ms; it doubles with each failure (Kafka's
+reconnect.backoff.ms).
+"""
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
-"""reconnect.backoff.max.ms: the maximum delay between two attempts to connect, in ms."""
+"""The maximum delay between two attempts to connect, in ms (Kafka's reconnect.backoff.max.ms)."""
 
 
 class Purpose(Enum):
@@ -74,8 +78,8 @@ class Peers(Protocol):
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
         """Send a request and return the response, within `timeout` seconds, including the time to connect. Requests of
-        one purpose to one broker
-        arrive in the order of the calls. Raises PeerUnavailable."""
+        one purpose to one broker arrive in the order of the calls. Raises PeerUnavailable.
+        """
 
 
 class _Place(NamedTuple):
@@ -145,7 +149,7 @@ class BrokerPeers:
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
-                connection.check_deadlines()  # later requests would also get no response
+                connection.check_deadlines()  # close the connection: responses come in order
             raise PeerUnavailable(broker_id, f"no response within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
@@ -203,7 +207,7 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        from oncelog.connection.security import UNSECURED  # imported here, since a lone broker does not need it
+        from oncelog.connection.security import UNSECURED  # imported late: a lone broker needs no client
         from oncelog.connection.transport import connect
 
         loop = asyncio.get_running_loop()
@@ -225,7 +229,7 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            # wait, to avoid a fast loop with a broker that closes each connection immediately
+            # without this wait, attempts would loop fast with a broker that closes each connection immediately
             link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:

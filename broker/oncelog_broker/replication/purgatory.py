@@ -1,17 +1,17 @@
-"""The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
+"""The purgatory of a partition: requests that wait, at most until a deadline. Appends with acks=all wait for the high
+watermark, appends with acks=1 under group commit for the leader's disk, fetches for bytes, and DeleteRecords for the
+low watermark.
 
 Each waiting request has an answer, a future of its result (`runtime/answers.py`); cancelling the answer removes the
-request. An append costs one subtraction for each waiting fetch, and a fetch is read only once, when there are enough
-bytes. A waiting append is an entry in a heap until the high watermark reaches its offset.
+request. An append costs one subtraction for each waiting fetch. The records of a waiting fetch are read only once, when
+there are enough bytes. A waiting append is an entry in a heap until the high watermark reaches its offset.
 
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
 A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
-follower's
-fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
-watermark.
+follower's fetch also completes soon after the high watermark has advanced, since the follower may become leader with
+that high watermark.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
-"""When the heap has this many appends, the appends whose deadline has passed are removed."""
+"""When the heap of waiting appends has this many entries, the appends whose deadline has passed are removed."""
 WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
-"""When only the high watermark has advanced, or a partition was added, a follower's fetch waits this many seconds for
-records before its response is sent. Without this delay, each record of a producer that writes rarely would cause two
-responses: one with the record, and one with the new high watermark.
+"""When only the high watermark has advanced, or the follower must fetch an additional partition, the follower's fetch
+waits this many seconds for records before its response is sent. Without this delay, each record of a producer that
+writes rarely would cause two responses: one with the record, and one with the new high watermark.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
-"""Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
-the cost of reading one partition.
+"""Minimum seconds from one early response to a follower (a response without records) to its next, for each partition
+that the fetch reads; about fifty times the cost of reading one partition.
 """
 
 
@@ -64,10 +64,11 @@ class Purgatory:
         self.replica_fetches: dict[DelayedFetch, None] = {}
         """The waiting fetches of consumers and of followers, both in order of arrival."""
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
-        """A heap of (next offset, sequence number, whether an ISR below min.insync.replicas fails the append, answer).
+        """The waiting appends, a heap of tuples: next offset, sequence number, whether the append fails when the ISR is
+        smaller than min.insync.replicas, answer.
         """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
-        """The waiting deletions as (offset, answer)."""
+        """The waiting deletions (DeleteRecords), as pairs of offset and answer."""
         self.unsynced: list[asyncio.Future[ErrorCode]] = []
         self.syncing: list[asyncio.Future[ErrorCode]] = []
         """The answers that wait only for the leader's disk: one list for the next sync of the log, and one for the
@@ -81,8 +82,7 @@ class Purgatory:
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
         If `needs_replicas` is True, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        smaller
-        than min.insync.replicas.
+        smaller than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]
@@ -96,8 +96,10 @@ class Purgatory:
         """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
         disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
         """
-        if len(self.unsynced) >= self._look_at_unsynced:  # a sync may take very long, on a disk that hangs
-            self.unsynced[:] = [waiting for waiting in self.unsynced if not waiting.done()]  # its identity is the round
+        if len(self.unsynced) >= self._look_at_unsynced:  # while a disk hangs, many requests may time out
+            self.unsynced[:] = [
+                waiting for waiting in self.unsynced if not waiting.done()
+            ]  # removed the completed answers
             self._look_at_unsynced = max(APPENDS_BEFORE_LOOK, 2 * len(self.unsynced))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.unsynced.append(answer)
@@ -235,7 +237,7 @@ class NewsPace:
 
     def __init__(self) -> None:
         self._not_before: dict[int, float] = {}
-        """Follower id -> monotonic seconds before which it gets no further early response."""
+        """Maps each follower's id to the monotonic seconds before which the follower gets no further early response."""
 
     def seconds(self, follower_id: int, partitions: int, now: float) -> float:
         """Return the seconds that a fetch of this many partitions must wait before its early response, and count that
@@ -268,8 +270,8 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` is given for a follower's fetch; `hurry` is called once, when the fetch should get its response soon
-        although bytes are missing.
+        """`hurry` is given only for a follower's fetch. It is called once, when the leader should respond soon although
+        fewer than `missing_bytes` bytes are readable.
         """
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
@@ -300,7 +302,7 @@ class DelayedFetch:
             hurry(self)
 
     def finish(self) -> None:
-        """Complete `enough`; does nothing if `enough` is already complete, for example at a late deadline."""
+        """Complete `enough`; does nothing if `enough` is already complete."""
         if not self.enough.done():
             self.enough.set_result(None)
 

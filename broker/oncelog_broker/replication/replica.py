@@ -26,8 +26,8 @@ READ_COMMITTED: Final = 1
 
 
 def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
-    """Return the fail point for appending these records as a follower, according to their first batch; None if there is
-    none.
+    """Return the fail point for appending these records as a follower, according to their first batch; None for records
+    outside of transactions.
     """
     attributes = records[ATTRIBUTES_LOW_BYTE_AT] if len(records) else 0
     if attributes & CONTROL_BIT:
@@ -120,8 +120,8 @@ class Replica:
             self.purgatory.on_high_watermark(offset)
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
-        """Return the number of bytes that became stable: 0, or all unstable bytes (a number that is too high only
-        completes a waiting fetch too early).
+        """Return the number of bytes that became stable: 0, or all unstable bytes. The number may be too high; a
+        waiting fetch then only completes too early.
         """
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         producers, high_watermark = self._producers, self.high_watermark
@@ -129,7 +129,7 @@ class Replica:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:  # a copy of the code of `last_stable_offset`, because this saves a call
+        else:  # repeats the code of `last_stable_offset` to save a call
             self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
@@ -153,8 +153,8 @@ class Replica:
         Reopening is allowed only in a leader epoch in which no leader has learned the log's end offset. In an older
         epoch, the leader may know this replica's earlier log end, for example from a delayed fetch, and may propose the
         replica for the ISR because of that log end. The replica would then be in sync without the discarded records,
-        and might be elected. In
-        a newer epoch, such a fetch is fenced, and the controller refuses such a proposal (KIP-101).
+        and might be elected. In a newer epoch, such a fetch is fenced, and the controller refuses such a proposal
+        (KIP-101).
         """
         return leader_epoch > self.told_in_epoch
 
@@ -216,8 +216,8 @@ class Replica:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return where the log of a consumer at `fetch_offset` diverges from this log: the last epoch that both logs
-        may have, and its end offset in this log; None if the consumer may read.
+        """Return where the records of a consumer at `fetch_offset` diverge from this log: the last epoch that both may
+        have, and its end offset in this log. None means that they do not diverge, so the consumer may read.
         """
         if fetch_offset > self.high_watermark and not self.leads:
             if fetch_offset > self.log.log_end_offset:
@@ -258,8 +258,7 @@ class Replica:
 
         Returns None if the logs do not diverge; otherwise returns the last epoch that both logs may have, and the end
         offset of that epoch in this log. The reader then truncates its log to that offset. Raises KafkaError
-        OFFSET_OUT_OF_RANGE if no common epoch is known, or
-        if this log starts later.
+        OFFSET_OUT_OF_RANGE if no common epoch is known, or if this log starts later.
         """
         if last_fetched_epoch < 0:
             return None

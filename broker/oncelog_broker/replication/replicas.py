@@ -4,8 +4,7 @@ The cluster image decides: a partition assigned to this broker is opened (or cre
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
 the partition or the precise error. While a worker thread opens (`log_opener`) or truncates the partition's log,
 handlers get NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some
-of
-them are changed in later iterations of the event loop (`image_changes`).
+of them are changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -66,13 +65,12 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with the topics of partitions that this broker leads, if these partitions have changed without a new
-cluster image, for example because a log
-was opened.
+"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
+example because a log was opened; its argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Factory: gets `Replicas.on_truncated` and creates the `Fetching`. A factory is needed because `Replicas` and
-`Fetching` refer to each other.
+"""Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
+function in its constructor, because `Replicas` and `Fetching` refer to each other.
 """
 
 
@@ -92,7 +90,7 @@ class Replicas:
     ) -> None:
         """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
         this broker's registration. `may_lead` returns whether this broker's session is valid, so that no other broker
-        can have been elected; None for a broker without other brokers.
+        can have been elected; None in a single-broker cluster.
         """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -104,11 +102,13 @@ class Replicas:
         """All hosted partitions, whether led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
+        self._replicated: dict[tuple[str, int], Partition] = {}
+        """The led partitions that have other replicas."""
         self._offline: dict[tuple[str, int], str] = {}
         self.lost_epochs = LostEpochs()
         """Partitions whose log has a newer leader epoch than the cluster image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """Topic -> traffic counters, for topics that have or had a partition on this broker."""
+        """Maps each topic that has or had a partition on this broker to its traffic counters."""
         self.traffic_of_deleted = TopicTraffic()
         """The summed traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
@@ -129,12 +129,12 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Follower id -> the partitions that the follower has not fetched yet in their new leader epoch, each with the
-        monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
+        each with the monotonic time, in seconds, until which its fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs are opened from now on."""
+        """Register `on_opened`, which is called with the topics of all logs that are opened from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -157,7 +157,9 @@ class Replicas:
         fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether this follower is expected to fetch more partitions; until then its fetches must not wait long."""
+        """Whether this follower still has to fetch more partitions. While that is so, its fetches must not wait
+        long.
+        """
         awaited = self._awaited.get(broker_id)
         while awaited:
             partition, until = next(iter(awaited.items()))
@@ -184,8 +186,8 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the partition, if this broker leads it and this broker's session is valid; by topic id, raises
-        UNKNOWN_TOPIC_ID if no topic has that id (T9).
+        """Return the partition of the topic with this id, if this broker leads it and this broker's session is valid.
+        Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors of `leader`.
         """
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
@@ -248,6 +250,10 @@ class Replicas:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
+    def led_with_followers(self) -> Iterable[Partition]:
+        """Return the partitions that this broker leads and other brokers follow."""
+        return self._replicated.values()
+
     def led(self) -> Iterable[Partition]:
         """Return the partitions that this broker leads."""
         return self._leaders.values()
@@ -274,7 +280,7 @@ class Replicas:
         """Yield topic, partition and state of the partitions that the cluster image assigns this broker to lead
         although their log could not be opened, or has failed.
         """
-        failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._leaders]
         for key in (*self._offline, *failed):
             name, index = key
             topic = self._image.topic(name)
@@ -286,7 +292,7 @@ class Replicas:
         """Yield topic and partition of the offline logs whose partition another broker leads while this broker is not
         in the ISR.
         """
-        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._hosts]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
@@ -307,9 +313,8 @@ class Replicas:
     def may_begin_again(self, name: str, index: int) -> Led | None:
         """Return the partition with its leader, if the offline log may be reopened in this leader epoch
         (`Replica.may_begin_again`); else None. The caller must first get the leader's confirmation that it still leads.
-        A log that was not
-        opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
-        end.
+        A log that was not opened since the broker started, or since the last failed attempt, may be reopened, because
+        no leader knows its end.
         """
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
@@ -321,8 +326,8 @@ class Replicas:
         leader, although no record can be written any more. The leader would then propose the replica for the ISR,
         although reopening the log may discard records below the reported log end.
         """
-        for partition in self._hosts.values():
-            if partition.log.is_offline:
+        for key in self._logs.upkeep.failed():
+            if (partition := self._hosts.get(key)) is not None:
                 self._fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
@@ -364,7 +369,7 @@ class Replicas:
     @property
     def offline(self) -> int:
         """The number of logs that could not be opened or have failed since."""
-        return len(self._offline) + sum(partition.log.is_offline for partition in self._hosts.values())
+        return len(self._offline) + sum(key in self._hosts for key in self._logs.upkeep.failed())
 
     @property
     def is_opening(self) -> bool:
@@ -404,7 +409,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # perhaps only one of many has changed
+                if known.get(index) is not state:  # skip the unchanged partitions of the topic
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -414,7 +419,7 @@ class Replicas:
         """Resign the partitions that were assigned before this new registration, until the controller elects a leader
         again.
 
-        Subscribers are called with the topics. Returns when all partitions are updated.
+        Subscribers are called with the topics of these partitions. Returns when all partitions are updated.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
@@ -445,8 +450,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: stop fetching partitions for which this broker is out of sync, now or later, because their
-        leader would propose this broker for the ISR as soon as it caught up.
+        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
+        their leader would propose it for the ISR as soon as it caught up.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -503,8 +508,7 @@ class Replicas:
         if isinstance(role, Follow):
             is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
             if is_news:
-                self._leaders.pop(key, None)
-                self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+                self._lead_no_longer(key, partition)
                 partition.follow(role.leader, role.leader_epoch)
             if self.is_leaving and not role.is_in_sync:
                 self._fetching.forget(partition)
@@ -527,11 +531,20 @@ class Replicas:
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition
+        if partition.followers:
+            self._replicated[key] = partition
+        else:
+            self._replicated.pop(key, None)
         for broker_id, follower in partition.followers.items():
             if follower.log_end_offset is None:
                 self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
             for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
+
+    def _lead_no_longer(self, key: tuple[str, int], partition: Partition) -> None:
+        self._leaders.pop(key, None)
+        self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+        self._replicated.pop(key, None)
 
     def _must_restart_log(self, partition: Partition, role: Follow) -> bool:
         """Whether a log that lost its end in a power failure must be restarted empty, now that it follows a leader.
@@ -560,7 +573,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
-        self._doubted.discard(key)  # a log that must be restarted empty is not truncated before
+        self._doubted.discard(key)  # only a restart truncates a log in `_doubted`
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -589,9 +602,9 @@ class Replicas:
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            self._changes.look_now(wanted.key)  # no change, because the assignment may have been withdrawn
+            self._changes.look_now(wanted.key)  # apply a queued change first: it may withdraw the assignment
             if not self._is_wanted(wanted):
-                continue  # stop here, because the partition is no longer assigned to this broker
+                continue  # skip it: the partition is no longer assigned to this broker
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])
@@ -641,14 +654,13 @@ class Replicas:
         partition = self._hosts.pop((topic, index), None)
         self.lost_epochs.forget(topic, index)
         if partition is not None:
-            self._leaders.pop((topic, index), None)
-            self._leaders_by_id.pop((partition.topic_id, index), None)
+            self._lead_no_longer((topic, index), partition)
             partition.resign()
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition of a deleted topic adds the counts of the entire topic to the sum; later partitions
-            # add only the traffic counted since.
+            # The first removed partition of a deleted topic adds the counts of the entire topic to
+            # `traffic_of_deleted`; the following partitions add only the traffic that was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)

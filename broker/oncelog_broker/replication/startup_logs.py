@@ -41,7 +41,9 @@ created, because the number may be an error.
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 
 Needed = Callable[[str], Mapping[str, str]]
-"""Returns the settings that a topic with this name must have; empty except for internal topics."""
+"""Type of a function that returns the settings that a topic with a given name must have; the result is empty except for
+internal topics.
+"""
 
 
 def found_logs(

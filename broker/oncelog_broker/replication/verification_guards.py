@@ -2,9 +2,8 @@
 
 The coordinator's response to the verification may be late. If a marker is appended before the response arrives, it ends
 the verified transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The
-verifier
-therefore creates a guard (an object that a marker invalidates) before the verification, and passes the guard to the
-append. A marker of the producer, or a new leader epoch, makes the guard invalid.
+verifier therefore creates a guard (an object that a marker invalidates) before the verification, and passes the guard
+to the append. A marker of the producer, or a new leader epoch, makes the guard invalid.
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
 transaction. A marker with the guard's own epoch therefore belongs to the previous transaction, which the coordinator
@@ -49,8 +48,8 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """A counter of the markers and new leader epochs so far. A verification that has no guard object remains valid
-        while this number is unchanged.
+        """A counter of the markers and new leader epochs so far. A verification that has no guard object is valid as
+        long as this number has not changed since its start.
         """
 
     def __len__(self) -> int:
@@ -95,9 +94,9 @@ class VerificationGuards:
         return guard in self._guards.get(guard.producer_id, ())
 
     def check(self, guard: Guard) -> None:
-        """Raises KafkaError for an invalid guard: INVALID_TXN_STATE if the transaction has ended;
-        NOT_LEADER_OR_FOLLOWER if the leader epoch has changed, so that it is unknown whether the transaction has ended,
-        and the client must retry.
+        """Check that the guard is valid. Raises KafkaError if it is not: INVALID_TXN_STATE if the transaction has
+        ended; NOT_LEADER_OR_FOLLOWER if the leader epoch has changed, so that it is unknown whether the transaction has
+        ended, and the client must retry.
         """
         if guard.is_of_former_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch changed during the verification")

@@ -1,5 +1,5 @@
-"""The type `Answer[R]`: a value R or a future of a value R, which is the return type of every function that may have to
-wait.
+"""The type `Answer[R]` is a value of type R, or a future of such a value; every function that may have to wait returns
+an answer.
 
 `then` and `all_of` combine answers; if the values are present, they create neither a future nor a task. A coroutine is
 not an answer: `Tasks.answer` runs a coroutine as a task and returns its future.

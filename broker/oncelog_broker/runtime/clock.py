@@ -1,10 +1,9 @@
-"""The clock, which is the only module that reads the time.
+"""The clock. No other module reads the time.
 
 Wall time stamps records, and is compared with the timestamps of records (retention, compaction, expiry). Monotonic time
 is used for sessions, timeouts, delays and waiting requests, so that no session or request expires early or late when
-the wall clock is corrected (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime
-also counts the
-time in which the machine was suspended, because the clocks of other machines continue during that time.
+the wall clock is corrected (S86). `tests/unit/test_wall_clock.py` lists which code reads wall time, and why. Uptime
+also counts the time in which the machine was suspended, because the clocks of other machines continue during that time.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class SystemClock:
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)  # every request calls it: no Python frame
+    monotonic = staticmethod(time.monotonic)  # a builtin, because every request calls it
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # every append calls it: no Python frame
+    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # for speed: no Python function
 
     def processor(self) -> float:
         return time.thread_time()

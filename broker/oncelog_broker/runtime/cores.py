@@ -1,4 +1,4 @@
-"""The processor cores of this machine."""
+"""Counts the processor cores that this process may use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 def usable_cores() -> int:
-    """Number of processor cores that this process may use. The number is lower than that of the machine if the process
-    is restricted to some cores (taskset, a container).
+    """Return the number of processor cores that this process may use. The number is lower than that of the machine if
+    the process is restricted to some cores (taskset, a container).
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -13,8 +13,8 @@ Entropy = Callable[[int], bytes]
 
 def system_entropy(count: int) -> bytes:
     """Return `count` random bytes from the operating system. `os.urandom` is looked up at each call, so that a
-    simulation can replace
-    it."""
+    simulation can replace it.
+    """
     return os.urandom(count)
 
 

@@ -12,9 +12,8 @@ from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
 """Seconds in each loop iteration for the pipelined requests of all connections together, without the first request of
-each connection. This time is enough
-for about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a
-write for each request.
+each connection. This time is enough for about a hundred small requests, with one write for each connection, which is
+cheaper than a loop iteration and a write for each request.
 """
 
 
@@ -54,7 +53,7 @@ class OneSlice:
     """A budget of zero seconds, which never allows another step in the same iteration of the event loop."""
 
     def claim(self) -> bool:
-        """Return False."""
+        """Return False: no further step may run in this iteration."""
         return False
 
 

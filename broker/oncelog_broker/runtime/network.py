@@ -1,6 +1,6 @@
 """The network: listening sockets, and connections to other brokers.
 
-Listening sockets and connections use asyncio transports and protocols, which an in-memory network can provide, too.
+Listening sockets and connections use asyncio transports and protocols, which a network in memory can also provide.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ class RestingFile(Protocol):
     """Interface of a file whose descriptor can be closed while the file is idle."""
 
     is_used: bool
-    """Each use sets this attribute to True; the cache clears it when the cache considers closing the file."""
+    """Whether the file was used since the cache last considered closing it: each use sets True, and the cache then sets
+    False.
+    """
 
     def rest(self) -> bool:
         """Close the descriptor until the next use; returns False if that is not possible now. This method does not
@@ -35,8 +37,7 @@ class OpenFiles:
         self._files: OrderedDict[RestingFile, None] = OrderedDict()
         self.capacity = capacity
         """Maximum number of open files; beyond this number, the least recently used files are closed. Files that are in
-        use may
-        temporarily exceed this number.
+        use may temporarily exceed this number.
         """
 
     def __len__(self) -> int:

@@ -40,8 +40,8 @@ class RoundRobin:
 
     def join(self, member: Member) -> None:
         """Add a member, whose first slice comes in the next iteration of the event loop at the earliest. The member
-        must not
-        have joined already."""
+        must not have joined already.
+        """
         self._members.append(member)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -49,7 +49,7 @@ class RoundRobin:
 
     def _give_slices(self) -> None:
         members = self._members
-        self.budget.claim()  # the first claim of the iteration, which starts the budget's time
+        self.budget.claim()  # this first claim of the iteration starts the measurement of the budget
         try:
             while members:
                 first = members.popleft()

@@ -82,7 +82,7 @@ class ListenerSecurity:
         self.failed_delay_seconds = self._config[keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
 
     def exchange(self) -> SaslExchange | None:
-        """The SASL exchange of a new connection; None if the listener requires no login."""
+        """Return the SASL exchange of a new connection; None if the listener requires no login."""
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
@@ -138,8 +138,8 @@ class ListenerSecurity:
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
         """Return the credential of `user` and True, or a decoy (a credential without a known password) and False. The
-        timing must not reveal whether the user exists, so the steps are the same in both cases: a decoy is created and
-        formatted also for an existing user, and a decoy is parsed like a stored credential.
+        timing must not reveal whether the user exists, so the steps are the same in both cases: also for an existing
+        user a decoy is created and formatted, and a decoy is parsed like a stored credential.
         """
         users = self._users()
         decoy = decoys.credential(user, users)

@@ -8,7 +8,9 @@ USER_TYPE: Final = "User"
 
 
 class Principal(NamedTuple):
-    """`User:alice`. Kafka has only the type User, but the text form of a principal includes the type, as in ACLs."""
+    """A principal, for example `User:alice`. Kafka has only the type User, but the text form of a principal includes
+    the type, as in ACLs.
+    """
 
     type: str
     name: str

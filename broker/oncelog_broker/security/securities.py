@@ -57,7 +57,7 @@ class Securities:
         return self._by_name[listener]
 
     async def follow(self, tasks: Tasks) -> None:
-        """Refresh token keys and TLS files while the broker runs."""
+        """Start the tasks that refresh token keys and TLS files while the broker runs."""
         for security in self._by_name.values():
             for jwks in security.jwks:
                 await jwks.read()

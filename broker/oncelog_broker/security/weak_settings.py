@@ -31,7 +31,7 @@ class Weakness(NamedTuple):
 
     setting: str
     reason: str
-    """The risk of the setting, and the remedy."""
+    """Says what the risk of the setting is, and what to do."""
     listener: str | None = None
 
 
@@ -44,7 +44,7 @@ class StoreFile(NamedTuple):
 
 
 def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Iterator[Weakness]:
-    """Yield the weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
+    """Yield the weak settings in `config`. `store` is None if the metadata is in ZooKeeper."""
     mechanisms: set[str] = set()
     for listener in listeners(config):
         settings = ListenerConfig(config, listener.name)

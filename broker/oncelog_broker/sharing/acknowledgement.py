@@ -2,7 +2,7 @@
 
 All batches that a request has for a share partition are checked before the state changes. If the member has not
 acquired one of the offsets, all these batches are refused. Acknowledgements of offsets below the start offset are
-ignored, because these offsets are done.
+ignored, because these records are acknowledged or archived already.
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ def _not_acquired(message: str) -> KafkaError:
 
 
 def _parts(batch: AckBatch, start: int) -> Iterator[_Part]:
-    """The parts of a batch: ranges of offsets with the same acknowledge type. Offsets below `start` are left out."""
+    """Yield the parts of a batch: ranges of offsets with the same acknowledge type. Offsets below `start` are left
+    out.
+    """
     first, last, types = batch
     if len(types) == 1:
         if last >= start:

@@ -28,8 +28,7 @@ class LogBatch(NamedTuple):
 
 class Terms(NamedTuple):
     """The member that acquires records, and its limits. `deadline` is in monotonic seconds. If `is_exact` is False, the
-    last batch of the log is acquired entirely, even beyond `max_records`. An acquired batch has about `batch_size`
-    records.
+    batch in which `max_records` is reached is acquired entirely. An acquired batch has about `batch_size` records.
     """
 
     owner: str
@@ -92,7 +91,7 @@ class _Acquisition:
         return last == batch.last
 
     def _alone(self, run: Run) -> int:
-        """The number of records to acquire from a run that was delivered often."""
+        """Return the number of records to acquire from a run that was delivered often."""
         limit = self._terms.delivery_limit
         if limit > 2 and run.deliveries == limit - 1:
             return 1

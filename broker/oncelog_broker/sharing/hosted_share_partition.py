@@ -42,7 +42,7 @@ NO_COORDINATOR: Final = frozenset(
 
 
 def as_told(error: KafkaError) -> KafkaError:
-    """The error that a member gets for an error of a share coordinator."""
+    """Return the error that a member gets for an error of a share coordinator."""
     if error.code in FENCED:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if error.code in NO_COORDINATOR:
@@ -107,14 +107,14 @@ class HostedSharePartition:
     # --- records
 
     def next_offset(self) -> int | None:
-        """The first offset that can be acquired; None while too many records are in flight."""
+        """Return the first offset that can be acquired; None while too many records are in flight."""
         self.last_used = self._clock.monotonic()
         if self.share.move_log_start(self.partition.log.log_start_offset):
             self._wake()
         return self.share.next_offset(self.settings().max_locks)
 
     def readable_end(self) -> int:
-        """The offset below which records may be acquired."""
+        """Return the offset below which records may be acquired."""
         partition = self.partition
         return partition.last_stable_offset if self.settings().reads_committed else partition.high_watermark
 
@@ -207,8 +207,8 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            # If an earlier deadline was scheduled since this call was scheduled, do nothing, because the call for that
-            # deadline schedules the following deadline.
+            # Do nothing if a call for an earlier deadline was scheduled after this call: that call also schedules the
+            # following deadline.
             return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())

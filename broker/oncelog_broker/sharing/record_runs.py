@@ -1,8 +1,8 @@
 """The states of the records of a share partition, as runs: ranges of offsets with the same state. Pure.
 
-Source: Kafka's SharePartition, which stores batches of the log, and single records for divided batches. Unlike in
-Kafka, runs do not depend on the batches of the log: a run is divided where the states of two offsets differ, and
-adjacent runs with the same state are joined.
+Kafka's SharePartition stores batches of the log, and single records for divided batches. Unlike in Kafka, runs do not
+depend on the batches of the log: a run is divided where the states of two offsets differ, and adjacent runs with the
+same state are joined.
 
 Invariant: runs are ordered by offset and cover the offsets from `start` (included) to `end` (excluded) without gaps.
 Records from `end` on were never acquired.
@@ -77,12 +77,12 @@ class Run:
         self.state, self.owner, self.deadline, self.becomes, self.transition = state, NOBODY, 0.0, None, 0
 
     def to_batch(self) -> StateBatch:
-        """The run with its requested state, as a batch for the share coordinator."""
+        """Return the run with its requested state, as a batch for the share coordinator."""
         state = self.state if self.becomes is None else self.becomes
         return StateBatch(self.first, self.last, state, self.deliveries)
 
     def part(self, first: int, last: int) -> Run:
-        """A copy of this run for some of its offsets."""
+        """Return a copy of this run for some of its offsets."""
         run = Run(first, last, self.state, self.deliveries, self.owner, self.deadline)
         run.becomes, run.transition = self.becomes, self.transition
         return run
@@ -111,7 +111,9 @@ class RecordRuns:
         self.runs: list[Run] = []
 
     def __len__(self) -> int:
-        """Number of offsets in flight: from the first offset that is not done to the last offset that was acquired."""
+        """Return the number of offsets in flight: all offsets from the first one that is not done to the last one that
+        was acquired.
+        """
         return self.end - self.start
 
     def append(self, run: Run) -> None:
@@ -121,7 +123,7 @@ class RecordRuns:
         self.end = run.last + 1
 
     def over(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that have offsets between `first` and `last` (both included), without dividing a run."""
+        """Yield the runs that have offsets between `first` and `last` (both included), without dividing a run."""
         index = self._index(first)
         if index < len(self.runs) and self.runs[index].last < first:
             index += 1
@@ -130,8 +132,9 @@ class RecordRuns:
             index += 1
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """The runs of exactly the offsets from `first` to `last`, after dividing runs that extend beyond these
-        offsets."""
+        """Return the runs of exactly the offsets from `first` to `last`, after dividing runs that extend beyond these
+        offsets.
+        """
         self._divide(first)
         self._divide(last + 1)
         return list(self.over(first, last))
@@ -193,7 +196,7 @@ class RecordRuns:
         self.start, self.end = min(self.start, offset), offset
 
     def _index(self, offset: int) -> int:
-        """The index of the run that contains the offset; 0 for an offset below `start`."""
+        """Return the index of the run that contains the offset; 0 for an offset below `start`."""
         return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
 
     def _divide(self, offset: int) -> None:

@@ -28,8 +28,8 @@ class ShareGroupSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """The settings of a group with these overrides. The broker's limits may have changed since an override was set,
-        so a value outside these limits is replaced by the nearest limit.
+        """Return the settings of a group with these overrides. The broker's limits may have changed since an override
+        was set, so a value outside these limits is replaced by the nearest limit.
         """
 
         def bounded(name: str, of_broker: Bounded) -> int:

@@ -13,7 +13,7 @@ records. A change without an acknowledgement (an expired lock, a closed session)
 change is written. If the write of such an immediate change fails, a new leader may have a delivery count that is too
 low.
 
-`outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
+`outbox` has the changes to be written, in order. The counterpart in Kafka is SharePartition.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class SharePartition:
 
     @property
     def kept_complete_count(self) -> int:
-        """Number of records at or above `kept_start_offset` that will be done when all requested transitions are
-        written.
+        """Number of records at or above `kept_start_offset` that will be acknowledged or archived when all requested
+        transitions are written.
         """
         start = self.kept_start_offset
         return sum(len(run) for run in self.runs.runs if run.first >= start and run.will_be_done)
 
     def next_offset(self, max_locks: int) -> int | None:
-        """The first offset that can be acquired; None while too many records are in flight."""
+        """Return the first offset that can be acquired; None while too many records are in flight."""
         for run in self.runs.runs:
             if run.is_free:
                 return run.first
@@ -146,7 +146,8 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                # The lock has expired, but do not release the run: the outcome of its pending write decides its state.
+                # Although the lock has expired, the run is not released here: the outcome of its pending write decides
+                # its state.
                 run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
@@ -182,7 +183,7 @@ class SharePartition:
 
 
 def released_state(deliveries: int, delivery_limit: int) -> DeliveryState:
-    """The state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
+    """Return the state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
     return DeliveryState.ARCHIVED if deliveries >= delivery_limit else DeliveryState.AVAILABLE
 
 

@@ -1,4 +1,4 @@
-"""The loaded share partitions of this broker, that is, share partitions of partitions that this broker leads.
+"""The loaded share partitions of this broker. This broker loads the share partitions of the partitions that it leads.
 
 A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
 leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
@@ -66,8 +66,9 @@ class SharePartitions:
         self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
         self._loading: dict[ShareKey, _Loading] = {}
         self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
-        """Group id -> the broker configuration and the overrides from which the settings were computed, and the
-        settings."""
+        """Maps each group id to the group's settings, and to the broker configuration and the overrides from which they
+        were computed.
+        """
         self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
 
     def start(self) -> None:
@@ -96,7 +97,7 @@ class SharePartitions:
             yield from group.values()
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """The present settings of a group."""
+        """Return the present settings of a group."""
         config, overrides = self._config(), self._image.config_of_group(group_id)
         known = self._settings.get(group_id)
         if known is not None and known[0] is config and known[1] is overrides:
@@ -109,7 +110,7 @@ class SharePartitions:
     # --- finding and loading share partitions
 
     def loaded(self, key: ShareKey) -> HostedSharePartition | None:
-        """The share partition, if it is loaded and this broker still leads its partition; otherwise None."""
+        """Return the share partition, if it is loaded and this broker still leads its partition; otherwise None."""
         hosted = self._groups.get(key.group_id, {}).get(key)
         return hosted if hosted is not None and hosted.is_current else None
 
@@ -135,8 +136,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            # Wait for a pending write, because it has the same epochs as this load and is therefore not fenced. If the
-            # pending write arrived after this load has read the state, it would replace newer state.
+            # Wait for a pending write of the earlier share partition. The write has the same epochs as this load, so
+            # the share coordinator does not fence it: arriving after the read below, it could replace newer state.
             await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
@@ -190,7 +191,9 @@ class SharePartitions:
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
-        """The start offset according to share.auto.offset.reset, for a share partition that has no start offset yet."""
+        """Return the start offset according to share.auto.offset.reset, for a share partition that has no start offset
+        yet.
+        """
         log = partition.log
         if strategy == EARLIEST:
             return log.log_start_offset

@@ -33,7 +33,8 @@ class SharedTopicPartition(NamedTuple):
 
 class ShareSession:
     """The session of one member. `next_epoch` is the session epoch that the next request must have. The session ends
-    with `connection`, which is only compared by identity."""
+    with `connection`, an object that is only compared by identity.
+    """
 
     __slots__ = ("connection", "group_id", "member_id", "next_epoch", "partitions")
 
@@ -45,8 +46,9 @@ class ShareSession:
         self.partitions: dict[SharedTopicPartition, None] = {}
 
     def in_turn(self) -> list[SharedTopicPartition]:
-        """The partitions of the session. Each request begins with a different partition, so that no partition
-        starves."""
+        """Return the partitions of the session. Each request begins with a different partition, so that no partition
+        starves.
+        """
         partitions = list(self.partitions)
         at = self.next_epoch % len(partitions) if partitions else 0
         return partitions[at:] + partitions[:at]
@@ -60,7 +62,7 @@ class ShareSessions:
         self._max_partitions = max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_groups: Counter[str] = Counter()
-        """Group id -> number of the group's sessions; contains only groups with sessions."""
+        """Maps each group id to the number of the group's sessions; contains only groups with sessions."""
         self._partitions = 0
         """The number of partitions of all sessions."""
 
@@ -111,9 +113,10 @@ class ShareSessions:
         self._partitions += len(partitions) - before
 
     def next(self, group_id: str, member_id: str, epoch: int, connection: object) -> ShareSession:
-        """The session of a member's next request; the session belongs to this connection from now on. A request that
-        closes the session has the epoch CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND,
-        INVALID_SHARE_SESSION_EPOCH."""
+        """Return the session of a member's next request; the session belongs to this connection from now on. A request
+        that closes the session has the epoch CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH.
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

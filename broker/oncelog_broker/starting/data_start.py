@@ -33,8 +33,8 @@ from oncelog_broker.identity.comparison import compare, past_of
 from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
 from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
 from oncelog_broker.identity.refusals import Kind, StartRefused
-from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
+from oncelog_broker.log.directories.data_directory import DataDirectory, lock_directories
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE, FoundLogs
 from oncelog_broker.metadata.membership.incarnation import SESSION_FILE, trace_directory
@@ -86,11 +86,13 @@ class DataStart:
         """The nonce of this process: a random id that each process creates at its start."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """Held while identity notes are written. The lock is necessary because the thread of a cancelled start keeps
-        writing during the shutdown.
+        """A lock that is held while identity notes are written. The lock is necessary because the thread of a cancelled
+        start keeps writing during the shutdown.
         """
         self._taken_over: Mapping[str, bytes] = {}
-        """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
+        """Maps the path of each node in the embedded store of a broker that moves to ZooKeeper to the node's
+        contents.
+        """
         self.facts: StartFacts
         self.verdict: Verdict
         self._copy = self._newest_copy()
@@ -99,7 +101,7 @@ class DataStart:
         self.home = self._store_home()
         """The data directory that has the embedded store, or in which the store will be created."""
         self.place = opening.place(self.home)
-        """The place of the metadata store, for messages."""
+        """The path or address of the metadata store, as text for messages."""
 
     @classmethod
     def lock(
@@ -363,8 +365,8 @@ class DataStart:
     @property
     def keeps_left_over(self) -> bool:
         """Whether to keep the logs of partitions that the metadata store assigns to other brokers, because these logs
-        may be the only copies. True if the broker has not used this store before or the store is an older copy. Also
-        True if the previous process was killed before it set such logs aside.
+        may be the only copies. True if the broker has not used this store before, if the store is an older copy, or if
+        the previous process was killed before it renamed such logs as stray.
         """
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
@@ -374,8 +376,9 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Record that the stray logs of this start are set aside. A log that becomes a stray log after this start may
-        be deleted, because this cluster has moved its partition to other brokers.
+        """Record in the identity notes that this start has renamed the directories of its stray logs. A log that
+        becomes a stray log after this start may be deleted, because this cluster has moved its partition to other
+        brokers.
         """
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))

@@ -38,8 +38,8 @@ NEVER: Final = float("-inf")
 
 
 class ClientInstance:
-    """One client. `subscribed` was selected from the subscriptions of the generation `generation`, which rises whenever
-    subscriptions change.
+    """The state of one client. `subscribed` was selected from the subscriptions of the generation `generation`; this
+    number rises whenever subscriptions change.
     """
 
     __slots__ = (
@@ -145,7 +145,7 @@ class ClientInstances:
             known = self._instances.get(id_)
             client = attributes if known is None or known.expires < now else known.attributes
             subscribed = yield from select(self._subscriptions, client)
-            if generation == self._generation:  # if not equal, the subscriptions have changed during the selection
+            if generation == self._generation:  # otherwise select again from the changed subscriptions
                 instance = self._current(id_, now) or ClientInstance(id_, client, subscribed, generation)
         self._instances.pop(id_, None)
         self._instances[id_] = instance

@@ -52,7 +52,7 @@ _DOUBLE: Final = struct.Struct("<d")
 _SFIXED64: Final = struct.Struct("<q")
 
 Attributes = tuple[tuple[str, str], ...]
-"""Attributes as pairs of key and value."""
+"""Type of the attributes of a resource or value: pairs of key and value."""
 
 
 class MalformedMetrics(ValueError):
@@ -104,7 +104,7 @@ class MetricsDecoder:
         self._left_out = 0
 
     def decoded(self) -> Steps[Decoded]:
-        """Raises MalformedMetrics."""
+        """Decode the push in steps, and return its content. Raises MalformedMetrics."""
         for resource_metrics in self._messages(0, len(self._data), 1):
             yield from self._resource_metrics(resource_metrics)
         return Decoded(self._points, self._left_out)

@@ -46,7 +46,9 @@ class Dropped(StrEnum):
     LABELS = "labels"
     NAMES = "names"
     UNREAD = "unread"
-    """Dropped because values of this kind are not decoded, or because the push exceeds a limit of the decoder."""
+    """The value was dropped because values of this kind are not decoded, or because the push exceeds a limit of the
+    decoder.
+    """
 
 
 class Series(NamedTuple):

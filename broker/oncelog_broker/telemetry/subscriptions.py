@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 ALL_METRICS: Final = "*"
 """The metric name that means all metrics, in a subscription and in the response to a client."""
 MAX_ATTRIBUTE_CHARS: Final = 256
-"""Maximum characters of a client attribute that patterns are matched with. A longer attribute matches no pattern,
+"""Maximum length, in characters, of a client attribute that patterns can match. A longer attribute matches no pattern,
 because matching takes time proportional to its length.
 """
 MAX_COMPILED: Final = 64
@@ -119,7 +119,9 @@ def _value(key: keys.AnyKey, overrides: Mapping[str, str]) -> keys.AnyValue:
 
 
 def _matches(match: Mapping[str, str], client: ClientAttributes) -> bool:
-    """Whether each pattern matches the entire attribute. An invalid pattern matches nothing."""
+    """Whether each pattern in `match` matches the client's entire attribute of the same name. An invalid pattern
+    matches nothing.
+    """
     for name, text in match.items():
         attribute = getattr(client, name)
         try:

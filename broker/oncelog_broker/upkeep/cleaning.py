@@ -3,9 +3,8 @@ largest dirty ratio.
 
 Compaction runs on the event loop in slices, and pauses after each slice for as long as the slice took. Disk accesses
 and large compressions or decompressions run in a worker thread. If the entire compaction ran in another thread,
-requests would
-become slower: the event loop would wait for the interpreter lock after each of its system calls, several times for each
-request.
+requests would become slower: the event loop would wait for the interpreter lock after each of its system calls, several
+times for each request.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ class LogCleaner:
 
     async def clean_due(self) -> None:
         """Compact logs until no log is due; each time, choose the log with the largest dirty ratio. A log that failed
-        is skipped
-        until the next call.
+        is skipped until the next call.
         """
         failed: set[PartitionLog] = set()
         while True:
@@ -151,11 +149,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # otherwise ignore the error: the log was truncated meanwhile
+            if is_as_it_was():  # a truncation during the cleaning explains the error, too
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # otherwise the log was deleted, or has failed and logged its error
+            if not log.is_offline:  # an offline log was deleted, or has logged its error
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats
@@ -218,7 +216,9 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Pauses of the cleaner: after a slice as long as the slice took, after a job as long as the throttle requires."""
+    """Determines the pauses of the cleaner: after a slice, as long as the slice took; after a job, as long as the
+    throttle requires.
+    """
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the seconds to wait after a job."""

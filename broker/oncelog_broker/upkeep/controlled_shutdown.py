@@ -3,8 +3,7 @@
 
 During the controlled shutdown, this broker continues to serve requests. If a partition has no other in-sync replica,
 this broker waits a limited time for another replica to get in sync. If this broker still leads a partition when it
-stops, that partition has no leader
-until this broker or another in-sync replica is available.
+stops, that partition has no leader until this broker or another in-sync replica is available.
 """
 
 from __future__ import annotations
@@ -29,13 +28,15 @@ SHOWN_SECONDS: Final = 5.0
 """Seconds to wait until the cluster image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
-"""Sends a ControlledShutdown request to the controller. Raises PeerUnavailable."""
+"""Type of an async function that sends a ControlledShutdown request to the controller. It raises PeerUnavailable."""
 Place = tuple[str, int]
-"""Topic and partition."""
+"""Type of a key: topic and partition."""
 
 
 class Patience(NamedTuple):
-    """The values of controlled.shutdown.max.retries, and in seconds, of controlled.shutdown.retry.backoff.ms."""
+    """The value of controlled.shutdown.max.retries, and the value of controlled.shutdown.retry.backoff.ms in
+    seconds.
+    """
 
     attempts: int
     backoff_seconds: float

@@ -1,7 +1,7 @@
 """Background tasks for all logs: retention, flushing, checkpoints, expiry of producer ids.
 
-The logs belong to the event loop; waits for the disk (fsync, checkpoint files) run in a thread, so that no request
-waits for them.
+Only the event loop changes logs. Work that waits for the disk (fsync, checkpoint files) runs in a thread, so that no
+request waits for it.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class LogMaintenance:
 
     async def flush_due(self) -> None:
         """Sync the logs that are due by flush.messages or flush.ms, and the closed segments of the other logs."""
-        for log in self._logs.logs_due_for_flush():
+        for log in self._logs.upkeep.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
-        for log in self._logs.logs():
-            if log.state.may_be_changed and log.flusher.is_flush_due:
+        for log in self._logs.upkeep.logs_with_closed_segments():
+            if log.state.may_be_changed and log.flusher.is_flush_due:  # the flushes before took time
                 await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:

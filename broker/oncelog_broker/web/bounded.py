@@ -25,7 +25,7 @@ class BoundedHttp(BoundedConnection):
 
 
 def http_config(app: Any) -> Config:
-    """The configuration of uvicorn, which itself logs nothing."""
+    """Return the configuration of uvicorn, which itself logs nothing."""
     config = Config(
         app,
         log_config=None,

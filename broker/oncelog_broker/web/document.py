@@ -63,6 +63,6 @@ def table_of(families: list[Family]) -> str:
 
 
 def document() -> str:
-    """The text of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     sections = [f"## {title}\n\n{table_of(families.declared)}\n" for title, families in SECTIONS]
     return "\n".join([INTRODUCTION, *sections])

@@ -24,7 +24,7 @@ class Readiness:
     conditions: list[Condition] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """The reasons why the broker is not ready; empty if the broker is ready."""
+        """Return the reasons why the broker is not ready; empty if the broker is ready."""
         if self.doing is not None:
             return [self.doing]
         return [reason for condition in self.conditions if (reason := condition()) is not None]

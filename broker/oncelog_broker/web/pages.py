@@ -64,8 +64,9 @@ class Pages:
         *,
         is_on_loopback: bool = False,
     ) -> None:
-        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: whether /metrics accepts only localhost and
-        addresses as host names."""
+        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: whether /metrics accepts a request only if its
+        Host header is localhost or an address.
+        """
         self._now_ms = now_ms
         self._is_on_loopback = is_on_loopback
         self._node_id = node_id

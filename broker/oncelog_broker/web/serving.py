@@ -44,7 +44,7 @@ def start_metrics(
 
 
 def conditions(services: Observed) -> list[Condition]:
-    """The conditions under which a serving broker is ready."""
+    """Return the conditions under which a serving broker is ready."""
     replicas = services.replicas
 
     def session() -> str | None:

@@ -24,6 +24,10 @@ CODE_SECONDS: Final = 1.0
 """Seconds within which the template process must report the exit code of an ended worker; if the template process has
 died, the exit code stays unknown.
 """
+FORK_SECONDS: Final = 60.0
+"""Seconds within which the template process must start, if it is not running, and fork a worker."""
+CLOSE_SECONDS: Final = 10.0
+"""Seconds within which the template process must end after the supervisor has closed the connection to it."""
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +81,11 @@ class Template:
         self._forks: deque[asyncio.Future[tuple[int, int]]] = deque()
         """The fork requests that have no response yet; the response contains the process id and pidfd of the worker."""
         self._codes: dict[int, asyncio.Future[int | None]] = {}
-        """Process id -> future of the exit code, for workers that have not ended."""
+        """Maps the process id of each worker that has not ended to the future of its exit code."""
 
     async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
         """Fork a worker with these arguments of `oncelog`. `store`: the worker's end of the connection to the metadata
-        store. OSError.
+        store. Raises OSError, also if the template process hangs.
         """
         control = await self._started()
         loop = asyncio.get_running_loop()
@@ -95,7 +99,15 @@ class Template:
             asked: asyncio.Future[tuple[int, int]] = loop.create_future()
             self._forks.append(asked)
             socket.send_fds(control, [message], attached)
-            pid, handle = await asked
+            try:
+                pid, handle = await asyncio.wait_for(asked, FORK_SECONDS)
+            except TimeoutError:
+                self._kill()
+                if self._control is control:
+                    self._on_end()
+                raise OSError(
+                    f"the template process has forked nothing in {FORK_SECONDS:g} s, and was killed"
+                ) from None
         except BaseException:
             os.close(stdin)
             os.close(output)
@@ -109,7 +121,7 @@ class Template:
         code = self._codes.pop(pid, None)
         if code is None:
             self._codes[pid] = worker.code
-        else:  # the template process has reported the end of the worker before this line ran
+        else:  # the worker has ended already, as the template process has reported
             worker.code.set_result(code.result())
         return worker
 
@@ -118,7 +130,16 @@ class Template:
         if self._control is not None:
             self._on_end()
         if self._process is not None:
-            await self._process.wait()
+            try:
+                await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+            except TimeoutError:
+                self._kill()
+                await self._process.wait()
+
+    def _kill(self) -> None:
+        """Kill a template process that hangs; the next fork starts another one."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
 
     async def _started(self) -> socket.socket:
         """Return the connection to the template process, which is started if it is not running."""
@@ -152,7 +173,7 @@ class Template:
         fields: dict[str, Any] = json.loads(message)
         if "ended" in fields:
             code = self._codes.pop(fields["ended"], None)
-            if code is None:  # the worker has ended before the response to its fork request was read
+            if code is None:  # the worker may have ended before the response to its fork request was read
                 self._codes[fields["ended"]] = code = asyncio.get_running_loop().create_future()
             if not code.done():
                 code.set_result(fields["code"])

@@ -64,7 +64,7 @@ class TemplateProcess:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}
-        """Pidfd -> process id, for the workers that have not ended."""
+        """Maps the pidfd of each worker that has not ended to its process id."""
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:

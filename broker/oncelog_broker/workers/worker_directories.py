@@ -4,9 +4,9 @@
     data/metadata.db         the metadata store, at the same path as for a single broker
     data/worker1/            the data directory of worker 1, and so on
 
-The name has no hyphen: `worker-1` is the directory of partition 1 of a topic named `worker`. The move renames each file
-and directory of the broker, `meta.properties` last: as long as `meta.properties` is in the data directory itself, the
-move is unfinished, and the next start continues it.
+The name `worker1` has no hyphen, because `worker-1` is the directory of partition 1 of a topic named `worker`. The move
+renames each file and directory of the broker, `meta.properties` last: as long as `meta.properties` is in the data
+directory itself, the move is unfinished, and the next start continues it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DirectoriesRefused(Exception):
 
 
 def worker_directory(directory: str, number: int) -> str:
-    """The data directory of a worker, inside a data directory of the command."""
+    """Return the data directory of a worker, inside a data directory of the command."""
     return os.path.join(directory, f"worker{number}")
 
 
@@ -111,12 +111,12 @@ class WorkerDirectories:
         return [worker_directory(each, number) for each in self._directories]
 
     def lock_files(self) -> list[str]:
-        """The lock files of all workers, whether or not the files exist."""
+        """Return the lock files of all workers, whether or not the files exist."""
         return [os.path.join(each, LOCK_FILE) for number in range(1, self._workers + 1) for each in self.of(number)]
 
     def store_file(self) -> str:
-        """The path of the metadata store: in the first data directory unless another data directory already has the
-        store. Raises DirectoriesRefused if several directories have a store.
+        """Return the path of the metadata store: in the first data directory unless another data directory already has
+        the store. Raises DirectoriesRefused if several directories have a store.
         """
         found = [each for each in self._directories if self._disk.exists(os.path.join(each, METADATA_FILE))]
         if len(found) > 1:
@@ -133,7 +133,7 @@ class WorkerDirectories:
 
 
 def _found(disk: Disk, directories: Sequence[str]) -> list[int]:
-    """The numbers of the workers that have a directory in any of the data directories."""
+    """Return the numbers of the workers that have a directory in any of the data directories."""
     present = [each for each in directories if disk.is_directory(each)]
     matches = (_NAME.fullmatch(name) for each in present for name in disk.list_directory(each))
     return sorted({int(match[1]) for match in matches if match is not None})

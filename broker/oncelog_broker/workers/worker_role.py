@@ -1,4 +1,4 @@
-"""The value of the hidden option `--worker`, with which a supervisor passes to a worker the values that are not
+"""The value of the hidden option `--worker`. With this option a supervisor passes to a worker the values that are not
 settings.
 """
 
@@ -17,7 +17,7 @@ class WorkerRole(NamedTuple):
     """The role of one process as a worker."""
 
     number: int
-    """From 1."""
+    """The number of the worker, counted from 1."""
     shared_listeners: tuple[str, ...]
     """The addresses on which all workers of the supervisor listen."""
     store_place: str = ""
@@ -38,12 +38,12 @@ class WorkerRole(NamedTuple):
         return cls(fields["number"], shared, fields["store_place"], fields["store_descriptor"])
 
     def listeners(self, config: BrokerConfig) -> tuple[Listener, ...]:
-        """The addresses on which all workers listen, as shared listeners of the broker. Raises InvalidConfig."""
+        """Return the addresses on which all workers listen, as shared listeners of the broker. Raises InvalidConfig."""
         return parsed_listeners(config, self.shared_listeners)
 
     def opening(self, on_gone: Callable[[], None]) -> StoreOpening | None:
-        """The object that opens the supervisor's store; None if the workers use ZooKeeper. `on_gone` is called when the
-        supervisor has ended.
+        """Return the object that opens the supervisor's store; None if the workers use ZooKeeper. `on_gone` is called
+        when the supervisor has ended.
         """
         if not self.store_place:
             return None

@@ -33,12 +33,13 @@ class PortsNeeded(NamedTuple):
     shared: tuple[Listener, ...]
     """The configured listeners; every worker listens on each of these listeners."""
     own: tuple[tuple[Listener, ...], ...]
-    """Worker number -> the worker's own listeners, one for each configured listener."""
+    """Maps each worker's number to the worker's own listeners, one for each configured listener."""
 
 
 def worker_count(text: str, cores: int) -> int:
-    """The number of workers in the value of `--workers`; "auto" is the number of cores, at most MAX_WORKERS.
-    ValueError."""
+    """Return the number of workers in the value of `--workers`; "auto" is the number of cores, at most MAX_WORKERS.
+    Raises ValueError.
+    """
     if text.strip().lower() == "auto":
         return min(cores, MAX_WORKERS)
     if not text.strip().isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
@@ -47,8 +48,8 @@ def worker_count(text: str, cores: int) -> int:
 
 
 def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
-    """The port of worker k is the configured port plus k times the number of listeners. Raises InvalidConfig if two
-    ports are the same, or a port number is too high.
+    """Return the own listeners of each worker. The port of worker k is the configured port plus k times the number of
+    listeners. Raises InvalidConfig if two ports are the same, or a port number is too high.
     """
     shared = listeners(config)
     own = tuple(tuple(_moved(each, number * len(shared)) for each in shared) for number in range(1, workers + 1))
@@ -67,10 +68,10 @@ def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
 def worker_settings(
     config: BrokerConfig, number: int, directories: Sequence[str], own: Sequence[Listener], machine: str
 ) -> dict[str, str]:
-    """The settings of one worker that differ from the settings that are given for all workers.
+    """Return the settings of one worker that differ from the settings that are given for all workers.
 
     `number`: the number of the worker, counted from 1. `directories`: the data directories of the worker. `own`: the
-    worker's own listeners, with actual port numbers. `machine`: the name of this machine. InvalidConfig.
+    worker's own listeners, with actual port numbers. `machine`: the name of this machine. Raises InvalidConfig.
     """
     settings = {
         keys.NODE_ID.name: str(config.node_id + number - 1),

@@ -56,10 +56,12 @@ V = TypeVar("V")
 
 
 class Admin(Lifecycle):
-    """Keywords are the options of `config.AdminConfig`; a call without `timeout_ms` uses default_api_timeout_ms."""
+    """Administers a cluster. Keywords are the options of `config.AdminConfig`; a call without `timeout_ms` uses
+    default_api_timeout_ms.
+    """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self.config = load(AdminConfig, bootstrap_servers, options)
         self._calls = Calls(self.config)
         self.groups = GroupAdmin(self._calls)
@@ -118,7 +120,9 @@ class Admin(Lifecycle):
         return await self._calls.each(wanted, ask, timeout_ms)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """Raises StaleMetadata for a topic that does not exist, other KafkaErrors, PartialFailure."""
+        """Delete topics and their records. Raises StaleMetadata for a topic that does not exist, other KafkaErrors,
+        PartialFailure.
+        """
         from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
         from oncelog_protocol.schema import ZERO_UUID
 
@@ -267,7 +271,7 @@ class Admin(Lifecycle):
         wanted = None if partitions is None else list(dict.fromkeys(partitions))
         return await elect_leaders(self._calls, kind, wanted, timeout_ms)
 
-    # offsets, cluster
+    # methods for offsets, the cluster, users, quotas and directories
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -324,7 +328,9 @@ class Admin(Lifecycle):
     async def alter_user_scram_credentials(
         self, changes: Iterable[of_users.ScramUpsertion | of_users.ScramDeletion]
     ) -> None:
-        """Apply changes; all changes of one user succeed or fail together. Raises KafkaError, PartialFailure."""
+        """Add, change and remove SCRAM credentials; all changes of one user succeed or fail together. Raises
+        KafkaError, PartialFailure.
+        """
         await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:

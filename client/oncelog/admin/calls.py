@@ -91,7 +91,7 @@ class Calls:
         return await self.send_to(self._metadata.cluster.controller_id, request)
 
     async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
-        """Return the API version that requests of this API to this broker use. Raises KafkaError."""
+        """Return the version in which requests of this API are sent to this broker. Raises KafkaError."""
         connection = await self._open_pool().connection(node_id)
         assert connection.versions is not None, "a connection that is open has negotiated"
         return connection.versions.choose(kind)
@@ -115,7 +115,7 @@ class Calls:
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # the broker may be down: forget all keys that it coordinates
+        if elsewhere and known is not None:  # the node may be down: forget all its groups and ids
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known
@@ -160,7 +160,7 @@ class Calls:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "unknown topic"  # the code's default message speaks of a missing partition
+            no_topic = "unknown topic"  # Kafka's own message would speak of a partition
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
                 (

@@ -27,16 +27,18 @@ DEAD: Final = "Dead"
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
+SHARE: Final = "share"
 STICKY: Final = "sticky"
-"""The only assignor of streams groups."""
+"""The name of the only assignor that streams groups have."""
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
-    `group_type`: the protocol of the group, "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071);
-    "" from old brokers."""
+    """A group in a list of groups. `protocol_type` is "consumer", or "" for a group that only commits offsets; `state`
+    is "" if the broker is too old to report it. `group_type` is the protocol of the group: "classic", "consumer"
+    (KIP-848), "share" (KIP-932) or "streams" (KIP-1071); "" if the broker is too old to report it.
+    """
 
     group_id: str
     protocol_type: str
@@ -359,7 +361,7 @@ def _check(error_code: int, subject: str) -> None:
 
 
 def _check_partitions(response: Any) -> None:
-    """Raises the first error among the partitions of a response."""
+    """Raise the first error among the partitions of a response, if there is one."""
     for topic in response.topics:
         for partition in topic.partitions:
             _check(partition.error_code, f"{topic.name}-{partition.partition_index}")

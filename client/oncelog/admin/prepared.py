@@ -82,11 +82,11 @@ class PreparedTransactions:
         return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
 
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
-        """Raises ProducerFenced if the transaction is still open because another process has taken it over, and will
-        end it.
+        """Raise ProducerFenced if another process has taken the transaction over and it is still open, because that
+        process will end it.
 
-        A client that took the transaction over has a higher producer id and epoch than the transaction's records. The
-        records of a later transaction have a still higher producer id and epoch.
+        This function recognises a takeover by the producer id and epoch: a client that took the transaction over has a
+        higher pair than the transaction's records. The records of a later transaction have a still higher pair.
         """
         try:
             known = await self._describe(prepared.transactional_id)
@@ -107,7 +107,7 @@ class PreparedTransactions:
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
         if records == prepared.producer:
             return owned
-        # the take-over concerned a later transaction: its producer is fenced now, so abort that transaction
+        # The open transaction is a later one, whose producer `_take_over` has fenced, so abort it.
         if records is not None:
             await self.end(owned, commits=False)
         return None
@@ -115,7 +115,7 @@ class PreparedTransactions:
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # return here, because a take-over would fence the producer without need
+        if known.state == ONGOING:  # without an open transaction, do not fence the producer
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):

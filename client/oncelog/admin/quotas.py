@@ -43,7 +43,7 @@ EVERY_QUOTA: Final = QuotaFilter()
 
 
 class QuotaAlteration(NamedTuple):
-    """Changes of an entity's quotas; the value None removes a quota. Quotas not named are unchanged."""
+    """Changes of an entity's quotas; the value None removes a quota. Quotas that are not named keep their values."""
 
     entity: QuotaEntity
     changes: Mapping[QuotaKey | str, float | None]
@@ -74,7 +74,9 @@ async def describe_client_quotas(calls: Calls, which: QuotaFilter = EVERY_QUOTA)
 
 
 async def alter_client_quotas(calls: Calls, alterations: Iterable[QuotaAlteration], validate_only: bool) -> None:
-    """Raises KafkaError, PartialFailure; ConfigError for an entity that is named twice."""
+    """See `Admin.alter_client_quotas`. Raises KafkaError, PartialFailure; ConfigError for an entity that is named
+    twice.
+    """
     from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 
     def entry(entity: QuotaEntity) -> AlterClientQuotasRequest.EntryData:

@@ -97,7 +97,9 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A place at which a configuration key may be set; its value applies if the preceding synonyms are not set."""
+    """One of the levels at which a configuration key may be set, such as the topic or the broker, with the value there.
+    The value applies if the key is set at none of the preceding levels.
+    """
 
     name: str
     value: str | None
@@ -156,8 +158,8 @@ def config_resource(type_: int, name: str) -> ConfigResource:
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Return broker to query -> resources. Only a broker itself knows its configuration; the configuration of all other
-    resources can be requested from any broker (NO_NODE).
+    """Return the resources by the id of the broker to query. Only a broker itself knows its configuration; the
+    configuration of all other resources can be requested from any broker (NO_NODE).
     """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:

@@ -162,7 +162,7 @@ class ShareAdmin:
 
 
 def _check(answer: Any, subject: str) -> None:
-    """Raises KafkaError."""
+    """Raise KafkaError if the response has an error."""
     if answer.error_code:
         message = answer.error_message or ErrorCode.of(answer.error_code).meaning
         raise error_for(answer.error_code, f"{subject}: {message}")

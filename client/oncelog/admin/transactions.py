@@ -204,12 +204,13 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Return whether `abort` is safe, because it cannot abort part of a transaction that is committed elsewhere:
-        the transaction that begins at `start_offset` hangs, or no
-        transaction is open there. Raises KafkaError."""
+        """Return whether `abort` is safe. It is not safe if the transaction's other partitions may be committed. It is
+        safe if the transaction that begins at `start_offset` hangs, or if no transaction is open there. Raises
+        KafkaError.
+        """
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # the transaction is not open, so a later `abort` raises the error
+            return True  # no open transaction: `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -331,7 +332,7 @@ class TransactionAdmin:
     async def _describe_one(self, transactional_id: str) -> DescribedTransaction:
         return (await self.describe([transactional_id]))[transactional_id]
 
-    # --- internal: queries of partitions and coordinators
+    # The remaining methods are internal: they query partitions and coordinators.
 
     async def _searched(
         self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
@@ -451,7 +452,7 @@ class TransactionAdmin:
                 self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
             )
         except KafkaError:
-            return known  # without the right to read the settings, use Kafka's defaults
+            return known  # Kafka's defaults, without the right to read the settings
         values = [{key: entry.value for key, entry in entries.items()} for entries in configs.values()]
 
         def largest(key: str, default: int) -> int:
@@ -462,7 +463,9 @@ class TransactionAdmin:
         )
 
     async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
-        """Return the timestamp (ms) of the first unstable record; None if no record is found."""
+        """Return the timestamp (ms) of the first record at or after the last stable offset; None if no record is
+        found.
+        """
         from oncelog_protocol.messages.fetch import FetchRequest
         from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 
@@ -499,7 +502,7 @@ class TransactionAdmin:
     async def _write_abort_marker(
         self, node_id: int, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
     ) -> None:
-        """Raises KafkaError."""
+        """Send an abort marker for this partition to its leader. Raises KafkaError."""
         from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
         marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -509,7 +512,7 @@ class TransactionAdmin:
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=max(0, coordinator_epoch),  # 0, the smallest epoch that a coordinator can have
+            coordinator_epoch=max(0, coordinator_epoch),  # 0 is the lowest coordinator epoch
         )
         response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
         written = the_one(the_one(response.markers, partition).topics, partition)

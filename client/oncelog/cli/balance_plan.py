@@ -6,7 +6,7 @@ Invariants of a
 plan:
 
 - a partition keeps its number of replicas, each on a different broker that may hold replicas;
-- a partition spans no fewer racks than before, unless fewer racks are left; racks count only if all brokers have a
+- a partition spans at least as many racks as before, or all racks that are left; racks count only if all brokers have a
   rack;
 - no replica moves without need: `emptied` moves only the replicas of the leaving brokers, and each move of `balanced`
   brings the loads of two brokers closer together.
@@ -177,8 +177,8 @@ class _Placing:
         return False
 
     def _best_replica(self, source: int, target: int, least: float) -> TopicPartition | None:
-        """Return the replica whose move leaves the smallest gap between the two brokers; None if every replica is so
-        large that its move would only reverse the gap.
+        """Return the replica whose move leaves the smallest difference between the loads of the two brokers. Returns
+        None if no replica that may move is small enough to bring the loads closer together.
         """
         gap = self._loads[source] - self._loads[target]
         fitting = (
@@ -200,9 +200,9 @@ class _Placing:
         """Change preferred leaders until the numbers of partitions that two brokers lead differ by at most one, as far
         as the replicas allow.
 
-        Each round finds the shortest chain of changes from a broker that leads many partitions to a broker that leads
-        few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of a
-        partition that c also holds.
+        Each iteration finds the shortest chain of changes from a broker that leads many partitions to a broker that
+        leads few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of
+        a partition that c also holds.
         """
         offers = _Offers(self.placed)
         while (chain := self._chain(offers)) is not None:
@@ -212,8 +212,8 @@ class _Placing:
                 offers.add(partition, self.placed[partition])
 
     def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
-        """Return one chain as pairs (broker that gives up a lead, broker that gets the lead), in reverse order; None if
-        no chain makes the leads more even.
+        """Return one chain of changes in reverse order, as pairs of the broker that gives up the lead of a partition
+        and the broker that gets it. Returns None if no chain makes the numbers of leads more even.
         """
         for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
             came: dict[int, int] = {}

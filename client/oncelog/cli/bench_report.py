@@ -37,8 +37,8 @@ class Waits:
         return self.total_seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of the waits in seconds: `share` of the waits were not longer, to within a bucket.
-        Returns 0 without waits.
+        """Return a duration in seconds: the fraction `share` (0 to 1) of the waits were at most as long. The result is
+        accurate to one bucket of the histogram, and 0 if there are no waits.
         """
         left = math.ceil(share * self.count)
         for bucket in sorted(self._buckets):
@@ -116,7 +116,7 @@ class Measured:
 
 
 def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
-    """Return rows of a bar's lower bound, its count, and the bar as text."""
+    """Return a row for each bar of the histogram: its range as text, its count, and the bar as text."""
     bars = waits.bars()
     most = max((count for _, _, count in bars), default=0)
     return [

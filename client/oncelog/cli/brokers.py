@@ -229,7 +229,7 @@ def _moved_bytes(state: ClusterState, target: Assignment) -> int:
 
 
 def _check_room(state: ClusterState, target: Assignment) -> None:
-    """Raises Failure if a broker would receive more bytes than it has free."""
+    """Raise Failure if a broker would receive more bytes than it has free."""
     for node, size in _incoming(state, target).items():
         free = state.free_bytes(node)
         if free is not None and size > free:
@@ -272,7 +272,7 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
         if throttle:
             await set_throttle(admin, _throttled(state, moves), throttle)
         elif left := await throttled_topics(admin, state.topics):
-            await clear_throttle(admin, left)  # the moves that an earlier, interrupted command has started
+            await clear_throttle(admin, left)  # remove the throttle of an earlier command that was interrupted
         if moves:
             await admin.alter_partition_reassignments(moves)
         under_way = {each: move.target for each, move in state.moving.items()} | moves

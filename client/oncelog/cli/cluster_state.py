@@ -144,7 +144,7 @@ async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
         if not all(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in failure.errors.values()):
             raise
         return failure.results
-    except KafkaError as error:  # a single requested topic was deleted after the listing
+    except KafkaError as error:  # only one topic was requested, and it was deleted after the listing
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return {}

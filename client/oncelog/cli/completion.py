@@ -24,4 +24,5 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, shell
     made = kind(click.get_current_context().find_root().command, {}, "oncelog", VARIABLE)
-    click.echo(made.source_template % made.source_vars())  # `source()` would run the shell to find out its version
+    # Format the template here, because `made.source()` would run the shell to find out its version.
+    click.echo(made.source_template % made.source_vars())

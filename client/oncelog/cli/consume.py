@@ -176,7 +176,7 @@ async def _consume(
     raw_if_invalid: bool,
     options: dict[str, Any],
 ) -> None:
-    """Raises KafkaError, UsageError for a partition that does not exist, BrokenPipeError."""
+    """Read and print the records. Raises KafkaError, BrokenPipeError, and UsageError for a missing partition."""
     from oncelog.consumer.consumer import Consumer
 
     async with Consumer(bootstrap, **options) as consumer, AsyncExitStack() as stack:

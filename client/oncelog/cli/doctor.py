@@ -47,7 +47,7 @@ def doctor(bootstrap: str, output: str | None) -> None:
     throttles left behind. Leases, clocks and descriptors need the brokers' HTTP listeners (http.listener).
 
     Plain output: check, state (ok, warning, problem, not checked), what was found, what to do. The exit code is 1 if
-    there is a problem; if there are only warnings and checks that could not run, the exit code is 0.
+    there is a problem, otherwise 0, even if there are warnings or some checks could not run.
     """
 
     async def command() -> list[Finding]:

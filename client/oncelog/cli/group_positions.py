@@ -47,7 +47,7 @@ class GroupPositions:
 
     @property
     def without_partitions(self) -> list[GroupMember]:
-        """Members without partitions, or with assignments in an unknown format."""
+        """The members that have no partitions, or whose assignment has an unknown format."""
         return [member for member in self.group.members if not member.assignment]
 
 

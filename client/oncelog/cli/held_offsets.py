@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffsets:
-    """`pending` contains the pending offsets, sorted by group and partition. `why_not` is the reason why the
-    transactions are unknown, None if they are known.
+    """The result of a search for pending offsets. `pending` contains the pending offsets, sorted by group and
+    partition. `why_not` is the reason why the search could not find the transactions; None if it found them.
     """
 
     pending: tuple[PendingOffset, ...] = ()

@@ -47,7 +47,9 @@ BUILT_IN: Final = {
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve", "judge": "oncelog_testing.judge.command:judge"}
 EXTRAS: Final = {"console": "console", "pipeline": "pipeline", "registry": "registry"}
-"""Command -> the extra of the distribution that it needs; by default `broker`."""
+"""Maps a command to the extra of the distribution that the command needs; commands without an entry need the extra
+`broker`.
+"""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"
 
 
@@ -77,8 +79,8 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError that suggests the nearest names; click alone would search only the commands that are
-        already loaded.
+        """Find the command by its name. For an unknown name, raises a UsageError that suggests the nearest names; click
+        alone would search only the commands that are already loaded.
         """
         try:
             return super().resolve_command(ctx, args)
@@ -104,7 +106,7 @@ def _added_commands() -> dict[str, str]:
 
 
 def _load(name: str, target: str) -> click.Command:
-    """Raises Failure if a package that the command needs is not installed."""
+    """Import a command. Raises Failure if a package that the command needs is not installed."""
     module, _, attribute = target.partition(":")
     try:
         command = getattr(import_module(module), attribute)

@@ -19,9 +19,9 @@ COLUMNS: Final = tuple(map(Column.headed, ("Profile", "Current", "Bootstrap serv
 def profile() -> None:
     """Store the settings of several clusters under names, and choose one of them.
 
-    If --bootstrap-server, --command-config or --registry is not given, a command uses the value in the profile that
-    --profile (or ONCELOG_PROFILE) names, or else in the current profile. The file is ~/.config/oncelog/profiles.yaml
-    (XDG_CONFIG_HOME, ONCELOG_PROFILES).
+    If --bootstrap-server, --command-config or --registry is not given, a command uses the value in a profile: the
+    profile that --profile (or ONCELOG_PROFILE) names, otherwise the current profile. The file is
+    ~/.config/oncelog/profiles.yaml (XDG_CONFIG_HOME, ONCELOG_PROFILES).
 
     \b
       oncelog profile set staging -b kafka-1:9092,kafka-2:9092 --registry http://registry:8081

@@ -283,6 +283,6 @@ async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int
 
 
 def _check_arrived(rows: Sequence[tuple[object, ...]]) -> None:
-    """Raises Failure."""
+    """Raise Failure if some partitions have not arrived."""
     if open_ := sum(row[2] != DONE for row in rows):
         raise Failure(f"{count(open_, 'partition')} of {len(rows)} not where the plan wants them")

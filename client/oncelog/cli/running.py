@@ -31,11 +31,13 @@ BROKEN_PIPE: Final = 141
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _PLACE: Final = re.compile(r"(\S+:\d+): ")
-"""Matches an address in front of an error message."""
+"""Matches the address (host:port) with which an error message begins."""
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Errors of name resolution have their own error numbers, and their message already contains the text of the error."""
+"""Matches the error number of a failed name resolution. These numbers are not numbers of the operating system, and the
+message already contains the text of the error.
+"""
 
 
 class Failure(click.ClickException):
@@ -61,7 +63,7 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # network errors arrive here as KafkaErrors
+    except OSError as error:  # not of the network, whose errors are KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -78,7 +80,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
     if str(error) == error.message:
-        return visible(error.message)  # no broker sent this error, so an error code would mislead
+        return visible(error.message)  # no broker sent it, so Kafka's name would mislead
     return visible(f"{error.code.name}: {error.message}")
 
 

@@ -29,7 +29,9 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def _readable(descriptor: int) -> bool:
-    """Wait until `descriptor` is readable; return False if the loop cannot watch it because it is always readable."""
+    """Wait until `descriptor` is readable. Return False if the event loop cannot watch the descriptor, because such a
+    file is always readable.
+    """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

@@ -153,7 +153,7 @@ class Template:
     FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 
     def __init__(self, template: str, null_value: bytes, shows: Callable[[bytes], bytes] = bytes) -> None:
-        """Raises ValueError for a field that does not exist, and for unbalanced braces."""
+        """Parse the template. Raises ValueError for a field that does not exist, and for unbalanced braces."""
         self._null = null_value
         self._shows = shows
         self._parts: list[bytes | Renderer] = []

@@ -81,7 +81,7 @@ class Snapshot:
     """The state of a cluster at one moment. `missing` says which parts are unavailable, and why."""
 
     at: float
-    """Monotonic seconds."""
+    """The time of the snapshot, in seconds of the monotonic clock."""
     cluster_id: str | None = None
     brokers: list[BrokerRow] = field(default_factory=list)
     ends: dict[Partition, int] = field(default_factory=dict)

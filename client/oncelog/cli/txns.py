@@ -368,7 +368,9 @@ def _age_and_timeout(transaction: DescribedTransaction | None, now_ms: int) -> t
 
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
-    """Raises Failure if the open transaction that begins at `start_offset` will be ended by its coordinator."""
+    """Raise Failure if the transaction that begins at `start_offset` does not hang, because its coordinator will end
+    it.
+    """
     if not await admin.transactions.may_be_aborted(partition, start_offset):
         raise Failure(
             f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "

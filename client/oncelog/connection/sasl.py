@@ -28,7 +28,7 @@ from oncelog_protocol.scram import (
 
 
 class SaslClient(Protocol):
-    """One exchange. Raises AuthenticationFailed."""
+    """The client's side of one login. Its methods raise AuthenticationFailed."""
 
     def first(self) -> bytes:
         """Return the first token of the exchange."""
@@ -56,11 +56,15 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        return b"\x01" if token else None  # the broker expects this before it refuses the login
+        # A token that is not empty reports an error. The client must respond with the byte 1, and the broker then
+        # refuses the login (RFC 7628).
+        return b"\x01" if token else None
 
 
 class ScramClient:
-    """The call of `answer` with the first token takes some milliseconds of CPU time for every 4096 iterations."""
+    """The mechanism SCRAM. The first call of `answer` takes some milliseconds of CPU time for every 4096 iterations of
+    the hash.
+    """
 
     def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
         self._mechanism = mechanism

@@ -104,7 +104,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         value_deserializer: Deserializer[V] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self._deserializing: Deserializing | None = None
         if key_deserializer is not None or value_deserializer is not None:
             self._deserializing = Deserializing(_checked(key_deserializer), _checked(value_deserializer))
@@ -203,7 +203,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         await self._metadata.close()
         await self._pool.close()
 
-    # --- subscriptions and assignments
+    # The next methods choose what the consumer reads, and from where.
 
     def subscribe(
         self,
@@ -331,7 +331,7 @@ class Consumer(ConsumerView, Generic[K, V]):
             self._positions.get(partition).is_paused = False
         self._wake()
 
-    # committed offsets
+    # The next methods store and return offsets of the group.
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> None:
         """Commit these offsets, each the offset of the next record to read, as an int or OffsetAndMetadata; by default,
@@ -363,8 +363,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each partition that has one, which lies after all returned records, and after the
-        markers and aborted records that follow them. `commit` stores these positions; pass them to
+        """Return the position of each partition that has a position. A position lies after all returned records, and
+        after the markers and aborted records that follow these records. `commit` stores these positions; pass them to
         `Producer.send_offsets`.
         """
         return self._positions.consumed()
@@ -548,7 +548,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                     break
         return False
 
-    # queries of log offsets
+    # The next methods query the logs of partitions.
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first available offset of each partition. Raises KafkaError."""
@@ -607,7 +607,7 @@ class Consumer(ConsumerView, Generic[K, V]):
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
     def _check_wanted(self) -> None:
-        """Raises ClientClosed if the consumer is closed or not started, and ValueError if nothing is subscribed or
+        """Raise ClientClosed if the consumer is closed or not started, and ValueError if nothing is subscribed or
         assigned.
         """
         self._check_open()

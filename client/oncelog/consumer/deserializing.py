@@ -53,7 +53,7 @@ class Deserializing(NamedTuple):
                 done[partition] = returned
             return done
         except BaseException:
-            done = {}  # cancelled: no caller gets the deserialized records
+            done = {}  # no caller gets these records
             raise
         finally:
             _go_back(taken, done, positions)
@@ -91,7 +91,7 @@ class Deserializing(NamedTuple):
 def _go_back(
     taken: dict[TopicPartition, list[Raw]], done: dict[TopicPartition, list[Any]], positions: Positions
 ) -> None:
-    """Move the position of each partition to its first record that is not returned; so that commits use these
+    """Move the position of each partition to its first record that is not returned, so that commits use these
     positions.
     """
     withheld, positions.withheld = positions.withheld, {}

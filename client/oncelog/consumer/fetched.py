@@ -115,9 +115,9 @@ class FetchedPartition:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch before `next_offset`, even if that batch is a marker; if the marker's
-        epoch were ignored, a check with the older epoch would find a log that ends below that offset. The value is -1
-        before the first batch.
+        """The leader epoch of the last batch before `next_offset`, even if that batch is a marker. Without the epoch of
+        markers, the position after a marker would have an older epoch, and a check of the log (KIP-320) would report
+        that this epoch ends below the position. The value is -1 before the first batch.
         """
         return self._epoch if self._index or not self._records else self._epoch_before
 

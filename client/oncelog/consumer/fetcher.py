@@ -113,9 +113,9 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard the buffered data of a partition, because a batch is unreadable. As after every error that poll
-        raises, later polls fetch the data again after a
-        backoff, because only the transmitted copy of the data may be damaged.
+        """Discard the buffered data of a partition, because a batch is unreadable. Later polls fetch the data again
+        after a backoff, as they do after every error that poll raises. The new data may be readable, because perhaps
+        only the transmitted copy was damaged.
         """
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
@@ -192,7 +192,9 @@ class Fetcher:
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
-        """Return the nearer replica that the leader named (KIP-392) while it is valid, otherwise the leader."""
+        """Return the node to fetch from: the nearer replica that the leader has named (KIP-392), until it expires,
+        hangs or leaves the cluster; otherwise the leader.
+        """
         cluster, node_id = self._metadata.cluster, position.preferred_replica
         if node_id != NO_NODE:
             if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
@@ -383,7 +385,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # look-ups of start offsets may be due now
+        self._wake()  # a waiting poll then also repeats due look-ups of offsets
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """Handle a failed request: retry after the backoff, or set an error for the application."""

@@ -1,7 +1,6 @@
 """Fail points: named steps of a transaction at which a test can crash, delay, drop, duplicate or reorder the step.
 
-`point` has the names and the decorator `@fail_point`, which has no effect unless the environment variable
-ONCELOG_FAIL_POINTS is set or the process is armed (`arm`); `specification` parses that variable (pure); `controlled`
-holds faults set at run time; `faults`
-applies rules and faults.
+`point` has the names of the steps, and the decorator `@fail_point`. The decorator has an effect only if the environment
+variable ONCELOG_FAIL_POINTS is set, or if the process is armed (`arm`). `specification` (pure) parses that variable,
+`controlled` has the faults that are set at run time, and `faults` applies the rules of the variable and these faults.
 """

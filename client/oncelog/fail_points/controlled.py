@@ -25,16 +25,16 @@ class TooManyFaults(Exception):
 
 @dataclass(slots=True)
 class Fault:
-    """Apply `action` at `point`, for requests that match the filters."""
+    """A fault: `action` is applied at the fail point `point`, to the steps that match the filters. With `is_after`, it
+    is applied after the step, otherwise before the step.
+    """
 
     number: int
     point: str
     action: Action
     is_after: bool
     left: int | None
-    """How many more times the fault is applied; None means that it is applied at every execution of the step until the
-    fault is removed.
-    """
+    """How many more times the action is applied; None means at every execution of the step."""
     filters: Mapping[str, str]
     """The keys are `transactional_id`, `topic` and `group_id`; the fault applies only to steps that concern the given
     value.

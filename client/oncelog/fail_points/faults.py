@@ -26,9 +26,8 @@ FILTERS: Final = ("transactional_id", "topic", "group_id")
 
 
 class Step:
-    """A step: a function that is decorated as a fail point, with a function that returns the fail point of a call, and
-    a function that returns the caller's
-    result when the step is dropped.
+    """A step: a function that is decorated as a fail point. It comes with two further functions: one returns the fail
+    point of a call, and the other returns the result that the caller gets if the step is dropped.
     """
 
     __slots__ = ("dropped", "function", "which")
@@ -45,7 +44,7 @@ class Step:
         return inspect.iscoroutinefunction(self.function)
 
     def check(self, action: Action) -> None:
-        """Raises InvalidFailPoints for an action that the step does not support."""
+        """Raise InvalidFailPoints for an action that the step does not support."""
         can_come_later = self.is_coroutine or self.dropped is not None
         if (action.kind is Kind.DROP and self.dropped is None) or (action.kind is Kind.REORDER and not can_come_later):
             raise InvalidFailPoints(f"{self.function.__qualname__} cannot {action.kind}: its result is needed")

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 
 class InvalidFailPoints(ValueError):
-    """The specification is invalid, or a step does not support it."""
+    """The specification is invalid, or names an action that the step does not support."""
 
 
 class Kind(StrEnum):
-    """The action at a point."""
+    """The kinds of actions at a fail point; the module docstring of `specification` describes most of them."""
 
     GO = "go"
     CRASH = "crash"
@@ -41,7 +41,9 @@ OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
 
 
 class Action(NamedTuple):
-    """A kind with its argument: the milliseconds of a delay, the path of a socket, or the name of an error."""
+    """An action at a fail point: its kind, with the milliseconds of a delay, the path of a socket, or the name of an
+    error.
+    """
 
     kind: Kind
     delay_ms: int = 0
@@ -50,7 +52,9 @@ class Action(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Apply `action` at the n-th hit of `point`; a `hit` of None means at every hit."""
+    """A rule of ONCELOG_FAIL_POINTS: apply `action` when `point` is reached for the time number `hit`; a `hit` of None
+    means every time.
+    """
 
     point: str
     hit: int | None

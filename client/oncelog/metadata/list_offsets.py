@@ -23,7 +23,9 @@ CONSUMER: Final = -1
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """`offset` is -1 if all records are older than the timestamp; `timestamp_ms` is -1 for the ends of the log."""
+    """The offset of the first record at or after a timestamp, or of an end of the log. `offset` is -1 if all records
+    are older than the timestamp; `timestamp_ms` is -1 for an end of the log.
+    """
 
     offset: int
     timestamp_ms: int

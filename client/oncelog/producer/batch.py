@@ -40,8 +40,7 @@ class ProducerBatch:
 
     `order` is the sort key by which a retried batch finds its place in the queue: (batch number,). For a piece of a
     split batch, `order` is the order of that batch followed by the number of the piece. The pieces of a split batch are
-    therefore sorted to the place of the
-    original batch.
+    therefore sorted to the position that the original batch had.
 
     `identity` and `base_sequence` are set when the batch is first drained, and are kept for all retries unless the
     partition is renumbered (S21). `is_maybe_written` says that an attempt with this identity and sequence got no
@@ -153,7 +152,9 @@ class ProducerBatch:
 
     @property
     def number(self) -> int:
-        """Batch number, which increases in order of creation; a piece has the number of its original batch."""
+        """The number of the batch. Later batches have higher numbers; a piece of a split batch has the number of the
+        original batch.
+        """
         return self.order[0]
 
     @property
@@ -204,7 +205,8 @@ class ProducerBatch:
         for index, waiter in enumerate(self.waiters):
             if not waiter.done():
                 waiter.set_exception(own.get(index, rest))
-                waiter.exception()  # mark as retrieved: an error of a future that no caller awaits must not be logged
+                # Mark the error as retrieved, so that the loop does not log it if no caller awaits the future
+                waiter.exception()
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
         """Return the same records in batches of at most `size_limit` bytes before compression, with at least one record

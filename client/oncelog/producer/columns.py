@@ -42,7 +42,7 @@ class Columns(NamedTuple):
             raise ValueError("values: at least one is needed")
 
     def pieces(self) -> Iterator[Columns]:
-        """Yield the columns in pieces of ROWS_AT_ONCE records."""
+        """Yield the columns in sections of at most ROWS_AT_ONCE records."""
         for first in range(0, len(self.values), ROWS_AT_ONCE):
             yield self._only(slice(first, first + ROWS_AT_ONCE))
 

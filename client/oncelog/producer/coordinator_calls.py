@@ -40,7 +40,8 @@ class CoordinatorKey(NamedTuple):
 
 
 class CoordinatorCalls:
-    """`ask` returns a successful response; retriable errors are retried without limit.
+    """Sends requests to the coordinators of one producer. `ask` returns a successful response; retriable errors are
+    retried without limit.
 
     `has_unanswered` says that a request got no response, so a copy of the request may still reach the coordinator (E1,
     E2).
@@ -140,7 +141,9 @@ def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int
 
 
 def _check_version(connection: BrokerConnection, request: Request[R], at_least: int) -> None:
-    """Raises UnsupportedVersion."""
+    """Raise UnsupportedVersion if the coordinator does not have version `at_least` of this request; 0 allows any
+    version.
+    """
     assert connection.versions is not None
     if at_least and (known := connection.versions.choose(type(request))) < at_least:
         name = type(request).__name__.removesuffix("Request")

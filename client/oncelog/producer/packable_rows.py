@@ -27,8 +27,8 @@ class PackableRows(Protocol):
         """Return the number of records, at least one."""
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
-        """Encode the records from `first` on that fit into `room` bytes; no record is encoded only if the first does
-        not fit.
+        """Encode the records from `first` on that fit into `room` bytes. The result is empty only if the first of these
+        records does not fit.
 
         `now_ms` is the timestamp of records without a timestamp. `first_offset` is the offset delta of the first record
         in its batch, and `base_timestamp_ms` the batch's base timestamp.

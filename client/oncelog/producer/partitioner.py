@@ -91,9 +91,9 @@ class StickyPartition:
     """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. When
     `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
-    The bytes of a batch are counted when the next batch starts, so that no work per record is needed. Batches that are
-    sent before they are full (linger) do not cause a switch; if they did, a slow broker would attract more and more
-    records, because its batches fill up while they wait.
+    The bytes of a batch are counted when the next batch starts, so that no work per record is needed. A batch that is
+    sent before it is full (linger) does not cause a switch. If each batch caused a switch, a slow broker would get more
+    records than a fast broker, because its batches fill up while they wait.
 
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does

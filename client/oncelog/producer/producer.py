@@ -118,7 +118,7 @@ class Producer(Lifecycle, Generic[K, V]):
         value_serializer: Serializer[V] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self._serializing: Serializing | None = None
         if key_serializer is not None or value_serializer is not None:
             self._serializing = Serializing(_checked(key_serializer), _checked(value_serializer))
@@ -237,7 +237,7 @@ class Producer(Lifecycle, Generic[K, V]):
         its first record. This producer can only complete, commit or abort the prepared transaction. Returns None if no
         record was sent; the transaction is then over.
 
-        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
+        Raises AbortableError if the transaction has failed and can only be aborted; FatalError;
         InvalidTransactionState. After RequestTimedOut (max.block.ms), another call continues to wait.
         """
         return await self._need_transactions().prepare()
@@ -256,7 +256,7 @@ class Producer(Lifecycle, Generic[K, V]):
     async def commit_transaction(self) -> None:
         """Send the queued records, and commit the entire transaction (S38).
 
-        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
+        Raises AbortableError if the transaction has failed and can only be aborted; FatalError;
         InvalidTransactionState. After EndNotKnown (max.block.ms), another call continues to wait.
         """
         await self._need_transactions().commit()
@@ -370,9 +370,8 @@ class Producer(Lifecycle, Generic[K, V]):
 
         All records share one future: it gets the metadata of the first record when all are acknowledged, or the first
         error. One call is cheaper than calling `send` for each record. Raises the errors of `send`, and ValueError if
-        there
-        are no values or a column has another length. The records before a refused record have then been queued; in a
-        transaction, abort it.
+        there are no values or a column has another length. The records before a refused record have then been queued;
+        inside a transaction, abort the transaction.
         """
         if self.spans is not None and not isinstance(headers, TracedColumn):
             told = topic, partition, values, headers
@@ -637,7 +636,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return nullcontext() if self._transactions is None else self._transactions.record_waits()
 
     def _check_usable(self) -> None:
-        """Raises ClientClosed, and the fatal error if one occurred."""
+        """Raise ClientClosed if the producer is closed, and the fatal error if one has occurred."""
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:

@@ -81,9 +81,9 @@ class PartitionSequences:
         needs a sequence number that is certainly free (S24, S25), and at most as many batches may
         be unacknowledged as the broker remembers (S14).
 
-        If later batches are acknowledged before a batch (the leader has moved, and the connection to the old leader
-        hangs), the unacknowledged batch blocks new batches, because the broker must still remember it when it is sent
-        again (E15).
+        Later batches may be acknowledged before an earlier batch, for example if the leader has moved while the
+        connection to the old leader hangs. The earlier batch then blocks new batches, because the broker must still
+        remember it when it is sent again (E15).
 
         Without transactions V2 (`is_start_checked` is False), a broker that does not know the producer accepts any
         first sequence. If the broker refused the first batch, it could then append the second batch before the first.
@@ -109,7 +109,7 @@ class PartitionSequences:
         self.unacknowledged.append(batch)
 
     def check_tracked(self, batch: ProducerBatch) -> None:
-        """Raises RuntimeError for a batch that must not be queued again (S23)."""
+        """Raise RuntimeError for a batch that must not be queued again (S23)."""
         if not batch.is_stamped or batch not in self.unacknowledged:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: only stamped batches in flight are sent again (S23)")
 
@@ -158,8 +158,8 @@ class PartitionSequences:
         self._is_over = True
 
     def settle(self) -> None:
-        """Decide whether batches that were given up are in the log, and renumber; called when no batch of this
-        partition is in flight.
+        """Decide whether given-up batches (not acknowledged, and not sent again) are in the log, and renumber. Called
+        when no batch of this partition is in flight.
 
         Sets `needs_restart` if only a new epoch helps.
         """
@@ -170,10 +170,10 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                # send the first waiting batch: its response shows whether the given-up batches are in the log
+                # The response to the first waiting batch will show whether the given-up batches are in the log.
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
-                self.is_unresolved = self.has_gap = False  # later batches are in the log, so this one is too
+                self.is_unresolved = self.has_gap = False  # later batches are in the log
             else:
                 self.needs_restart = True
         elif self.has_gap:

@@ -35,7 +35,8 @@ ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; 
 
 class TransactionManager:
     """Invariants: `state` changes only along `transaction_states.PREVIOUS`. `error` is set in the two error states, and
-    kept during the abort. `added` and `pending` are disjoint, and both are empty outside a transaction.
+    kept during the abort. The sets of partitions `added` and `pending` have no common partition, and both are empty
+    outside a transaction.
     """
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:
@@ -73,12 +74,12 @@ class TransactionManager:
         self.number += 1
 
     def check_usable(self) -> None:
-        """Raises the fatal error if one occurred."""
+        """Raise the fatal error if one has occurred."""
         if self.state is TransactionState.FATAL_ERROR:
             raise self._kept_error()
 
     def check_in_transaction(self) -> None:
-        """Raises InvalidTransactionState outside a transaction; in a transaction that can only be aborted, raises the
+        """Raise InvalidTransactionState outside a transaction. In a transaction that can only be aborted, raise the
         error of that transaction.
         """
         if self.state is TransactionState.IN_TRANSACTION:

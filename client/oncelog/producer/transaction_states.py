@@ -55,6 +55,6 @@ PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
 
 
 def check(before: TransactionState, after: TransactionState) -> None:
-    """Raises InvalidTransactionState."""
+    """Raise InvalidTransactionState if the state `after` may not follow the state `before`."""
     if before not in PREVIOUS[after]:
         raise InvalidTransactionState(f"a producer that is {before.name} cannot become {after.name}")

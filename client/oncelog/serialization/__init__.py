@@ -167,6 +167,6 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"{__name__}.{module}"), name)
-            globals()[name] = value  # so that later accesses do not call __getattr__
+            globals()[name] = value  # store the name here, so that later accesses do not call __getattr__
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,7 +30,7 @@ class AvroCodec(Codec):
     type: ClassVar[str] = AVRO
 
     def __init__(self, schema: Schema, referred: Mapping[str, Schema]) -> None:
-        """Raises SerializationError."""
+        """Parse the schema. Raises SerializationError."""
         self._named: dict[str, Any] = {}
         try:
             for each in referred.values():

@@ -1,7 +1,7 @@
 """The JSON Schema codec, based on jsonschema. Pure.
 
-A `$ref` refers to a place in the schema, or to another schema that the registry lists as a reference. Nothing is
-fetched from the address in a `$ref`.
+A `$ref` refers to a part of the schema, or to another schema that the registry lists as a reference. Nothing is fetched
+from the address in a `$ref`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class JsonSchemaCodec(Codec):
     type: ClassVar[str] = JSON
 
     def __init__(self, schema: Schema, referred: Mapping[str, Schema]) -> None:
-        """Raises SerializationError."""
+        """Parse the schema. Raises SerializationError."""
         try:
             root = json.loads(schema.text)
             others = {name: json.loads(each.text) for name, each in referred.items()}

@@ -33,7 +33,7 @@ MAX_CONNECTIONS: Final = 10
 ATTEMPTS: Final = 3
 """Number of attempts at each URL before a request fails."""
 BACKOFF_SECONDS: Final = 0.1
-"""Seconds to wait after all URLs have failed, before they are tried again; the wait doubles after each round."""
+"""Seconds to wait after all URLs have failed, before they are tried again; the wait doubles each time."""
 SHOWN: Final = 300
 """Maximum number of characters of a response that an error message contains."""
 NOT_FOUND: Final = 404
@@ -59,7 +59,7 @@ class RegistryHttp:
         ssl_context: ssl.SSLContext | None,
         timeout_s: float,
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid URL."""
         listed = urls.split(",") if isinstance(urls, str) else list(urls)
         given = [_without_user(url.strip()) for url in listed if url.strip()]
         self._urls = [url for url, _ in given]

@@ -17,7 +17,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class SerializationContext(NamedTuple):
-    """The place of a key or value: its topic, whether it is the key, and the headers of its record."""
+    """Says to which record a key or value belongs: its topic, whether it is the key, and the headers of its record."""
 
     topic: str
     is_key: bool = False

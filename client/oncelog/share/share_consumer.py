@@ -65,7 +65,7 @@ class ShareConsumer(Lifecycle):
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ShareConsumerOptions]) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an invalid option."""
         self.config = load(ShareConsumerConfig, bootstrap_servers, options)
         self.member_id = uuid_to_string(uuid.uuid4().bytes)
         self._is_explicit = self.config.share_acknowledgement_mode == "explicit"
@@ -168,8 +168,8 @@ class ShareConsumer(Lifecycle):
         """Return records that were acquired for this member, from each broker approximately max_poll_records at most;
         return an empty list after `timeout_ms`.
 
-        Raises KafkaError if the group refuses the member, CorruptRecords for unreadable records, which were rejected,
-        and, in the mode "explicit", ValueError while a record of the last poll is not acknowledged.
+        Raises KafkaError if the group refuses the member, and CorruptRecords for unreadable records, which were then
+        rejected. In the mode "explicit", raises ValueError while a record of the last poll is not acknowledged.
         """
         self._check_open()
         if self._is_explicit:

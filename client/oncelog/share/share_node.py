@@ -57,8 +57,8 @@ class ShareNode:
             return {where: outcomes.get(where) for where in said}, None
 
     async def acknowledge(self, said: Said, *, closes: bool = False) -> Outcomes:
-        """Send acknowledgements. Send acknowledgements, and return the outcome by partition; an error of the entire
-        response counts for each partition.
+        """Send acknowledgements, and return the outcome by partition; an error of the entire response counts for each
+        partition.
         """
         async with self._lock:
             if not self._session.is_open:

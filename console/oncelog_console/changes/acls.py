@@ -56,7 +56,7 @@ def fields_of(acl: AclBinding) -> dict[str, str]:
 
 
 def _binding(fields: Fields) -> AclBinding:
-    """Raises BadField."""
+    """Return the ACL that the fields of a form describe. Raises BadField."""
     resource = fields.choice("resource", "the resource", RESOURCES)
     operation = fields.choice("operation", "the operation", OPERATIONS)
     is_cluster = resource is AclResourceType.CLUSTER

@@ -43,7 +43,7 @@ class Change(ABC):
     @classmethod
     @abstractmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Raises BadField."""
+        """Return the change that the fields of a form describe. Raises BadField."""
 
     @property
     @abstractmethod
@@ -109,7 +109,9 @@ class Fields:
         return int(text)
 
     def needed_number(self, name: str, what: str, low: int = 0, high: int = MAX_NUMBER) -> int:
-        """Raises BadField."""
+        """Return the number in a required field, from `low` to `high`; `what` is the field's name for the user. Raises
+        BadField.
+        """
         number = self.number(name, what, low, high)
         if number is None:
             raise BadField(f"{what} is missing")

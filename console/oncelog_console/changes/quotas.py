@@ -43,7 +43,7 @@ def shown(entity: QuotaEntity) -> str:
 
 
 def _entity(fields: Fields) -> QuotaEntity:
-    """Raises BadField."""
+    """Return the entity that the fields of a form name. Raises BadField."""
     parts = []
     for part in PARTS:
         name, is_default = fields.optional(part), fields.is_set(part + DEFAULT_FIELD)
@@ -63,7 +63,7 @@ def _options(entity: QuotaEntity) -> dict[str, object]:
 
 
 def _values(fields: Fields) -> dict[str, float]:
-    """Raises BadField."""
+    """Return the quotas whose form fields are filled in, by the name of the quota. Raises BadField."""
     values = {}
     for name in KEYS:
         text = fields.optional(name)

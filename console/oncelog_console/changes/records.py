@@ -24,7 +24,7 @@ END: Final = -1
 
 
 def _bytes(fields: Fields, name: str, what: str, kind: str) -> bytes | None:
-    """Raises BadField."""
+    """Return the bytes in a form field; `kind` (text, base64 or null) says how they are written. Raises BadField."""
     text = fields.raw(name)
     if kind == NULL:
         if text:
@@ -105,7 +105,7 @@ class ProduceRecord(Change):
 
 
 class _AsOutput:
-    """The record in the form that `format_json` accepts."""
+    """The record as the argument of `format_json`."""
 
     partition, offset, timestamp_ms = 0, 0, 0
 

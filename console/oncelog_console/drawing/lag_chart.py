@@ -31,8 +31,8 @@ class LagChart:
 
 
 def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """Return the sparkline of a table row. The older points are divided into fewer than SPARK_POINTS runs: the line has
-    one point for each run, the run's maximum, and finally the newest point.
+    """Return the sparkline of a table row. If there are many points, the older ones are divided into fewer than
+    SPARK_POINTS groups of neighbouring points. The line has the maximum of each group, and at its end the newest point.
     """
     *older, newest = known = [*points] or [(now_ms, None)]
     many = -(-len(known) // SPARK_POINTS)

@@ -91,7 +91,7 @@ class LogPicture:
 
 
 def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int, high_watermark: int) -> LogPicture:
-    """Draw the offsets from `start` to `end`; marks outside are not drawn."""
+    """Draw the offsets from `start` to `end`. Marks at other offsets are not drawn."""
     end = max(end, start + 1)
     scale = Scale(start, end)
     lanes, lane_of = _lanes(batches)

@@ -55,7 +55,7 @@ class OidcSettings:
     shown_token: str = TOKENS[0]
 
     def check(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError for invalid settings."""
         for name, address in (("issuer", self.issuer), ("public_url", self.public_url)):
             url = httpx.URL(address)
             if url.scheme != "https" and not (url.scheme == "http" and url.host in ("127.0.0.1", "localhost", "::1")):
@@ -70,7 +70,7 @@ class Provider:
     """Client of the identity provider."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time) -> None:
-        """Raises ValueError."""
+        """Raises ValueError for invalid settings."""
         settings.check()
         self.settings = settings
         self._clock = clock

@@ -70,7 +70,7 @@ async def all_topics(admin: Admin) -> dict[str, Topic]:
         return await admin.describe_topics(names)
     except PartialFailure as failure:  # topics that are being deleted cannot be described: show the others
         return dict(failure.results)
-    except StaleMetadata:  # the error of a single topic, which is being deleted
+    except StaleMetadata:  # the cluster has only one topic, and it is being deleted
         return {}
 
 

@@ -61,7 +61,7 @@ class Ends:
 
 
 async def read_ends(admin: Admin, partition: TopicPartition) -> Ends:
-    """Raises KafkaError."""
+    """Return the first offset, the last stable offset and the high watermark of a partition. Raises KafkaError."""
     latest = {partition: LATEST_TIMESTAMP}
     first = (await admin.list_offsets({partition: EARLIEST_TIMESTAMP}))[partition].offset
     stable = (await admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED))[partition].offset

@@ -87,7 +87,7 @@ async def _newest_of(
     where: TopicPartition, judged: list[JudgedBatch], from_offset: int, decoding: Decoding
 ) -> tuple[deque[RecordView], int]:
     """Return the newest records that match the search expression, with decoded values, and the number of all matching
-    records; the function processes one batch after another, so that few entire values are in memory.
+    records. The function processes one batch after another, so that few entire values are in memory.
     """
     wanted = decoding.wanted
     if not decoding.is_needed:

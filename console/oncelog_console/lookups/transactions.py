@@ -1,5 +1,5 @@
-"""Open transactions: transactions that a coordinator knows, and hanging transactions; with the partitions that each
-transaction holds back, and the affected groups.
+"""Reads the open transactions: transactions that a coordinator knows, and hanging transactions. For each transaction,
+finds the partitions that it holds back, and the affected groups.
 """
 
 from __future__ import annotations

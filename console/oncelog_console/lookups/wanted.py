@@ -20,7 +20,8 @@ class WantedHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The condition on records. A field that is None, or a `value` that is empty, does not restrict the records.
+    """The condition that a record must meet to be shown. A field that is None, or a `value` that is empty, does not
+    restrict the records.
 
     `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
     begins like one, otherwise a text that the value must contain. `read_as`: the encoding with which values are
@@ -46,7 +47,7 @@ class Wanted:
         return self.value if self.value.startswith(BEGINNINGS) else None
 
     def takes(self, record: RecordView) -> bool:
-        """Return whether the record matches in everything but the expression."""
+        """Return whether the record meets all conditions; the expression is not evaluated here."""
         if self.committed_only and not record.fate.is_readable:
             return False
         if self.until_ms is not None and record.timestamp_ms > self.until_ms:

@@ -1,6 +1,7 @@
 """Code that all pages share: limits on concurrency and time, parameters, and error pages.
 
-A change is a form with the console's token and few fields, which must arrive within a short time, and a handler.
+A page that changes the cluster consists of a form, with the console's token and few fields, and a handler of this form.
+The fields must arrive within a short time.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def number_of(given: str | None, name: str, most: int = MAX_OFFSET) -> int:
 
 
 def partition_of(given: Mapping[str, str]) -> TopicPartition:
-    """Raises Refused."""
+    """Return the partition that the request's parameters name. Raises Refused."""
     topic = text_of(given.get("topic"), "topic")
     return TopicPartition(topic, number_of(given.get("partition"), "partition", MAX_PARTITION))
 

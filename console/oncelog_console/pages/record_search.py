@@ -96,7 +96,7 @@ class Asked:
 
 
 def asked_by(request: Request) -> Asked:
-    """Raises Refused."""
+    """Return the values of the form in a request. Raises Refused."""
     given = request.query_params
     partition = given.get("partition") or None
     sought = {name: given.get(name, "") for name in ("key", "header", "value", "until")}

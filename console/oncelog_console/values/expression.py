@@ -21,7 +21,7 @@ class Expression:
     """A parsed expression. Use it only in a worker process, because its run time depends on text and value."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError with the reason why the text is not an expression."""
+        """Parse the text. Raises ValueError with the reason why the text is not an expression."""
         if len(text) > MAX_EXPRESSION_CHARACTERS:
             raise ValueError(f"an expression has {MAX_EXPRESSION_CHARACTERS} characters at most")
         try:

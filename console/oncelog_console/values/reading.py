@@ -83,14 +83,14 @@ class Reader:
             return Read(False, None, False, "it takes more memory than there is for it")
 
     def _decoded(self, value: bytes, written_with: WrittenWith) -> Any:
-        """Raises SerializationError."""
+        """Decode one value. Raises SerializationError."""
         if written_with.text is None and written_with.file is None:
             return _message_pack(value)
         codec = self._codec(written_with)
         return codec.decode_bare(value) if written_with.file is not None else codec.decode(unframed(value)[1])
 
     def _codec(self, written_with: WrittenWith) -> Codec:
-        """Raises SerializationError."""
+        """Return the codec with which such values are decoded. Raises SerializationError."""
         key = repr(written_with)
         found = self._codecs.get(key)
         if found is None:
@@ -119,7 +119,7 @@ def _codec_of(written_with: WrittenWith) -> Codec | SerializationError:
 
 
 def _message_pack(value: bytes) -> Any:
-    """Raises SerializationError."""
+    """Decode a value of MessagePack. Raises SerializationError."""
     import msgpack
 
     try:

@@ -13,11 +13,11 @@ LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WrittenWith:
-    """How values were encoded.
+    """Describes how values were encoded; there are three cases.
 
-    With `text`, `type` and `referred` (text and type by name): with a schema of a registry, whose id precedes each
-    value. With `file` and `message`: with a schema in a file, see `serialization.schema_files`. Without any field: as
-    MessagePack.
+    If `text`, `type` and `referred` (text and type by name) are set, they are a schema of a registry, and the schema's
+    id precedes each value. If `file` and `message` are set, they name a schema in a file (see
+    `serialization.schema_files`). If no field is set, the values are MessagePack.
     """
 
     text: str | None = None
@@ -32,8 +32,9 @@ class Task:
     """Values to decode and to search.
 
     `written_with`: for each value an index into `schemas`; None for a value that is JSON, text or unknown bytes.
-    `expression`: see expression.py; None means no expression. `characters`: the number of characters of a decoded value
-    that are returned as JSON, which `indents` divides into lines; values without a schema are not returned.
+    `expression`: see expression.py; None means no expression. `characters`: the number of characters of each decoded
+    value to return as JSON; `indents`: whether this JSON is divided into lines. Values without a schema are not
+    returned.
     """
 
     values: Sequence[bytes | None]
@@ -67,14 +68,14 @@ def packed(message: Task | Result) -> bytes:
 
 
 def task_of(body: bytes) -> Task:
-    """Raises ValueError or TypeError for anything but a task."""
+    """Parse a task. Raises ValueError or TypeError for anything else."""
     fields = _fields(body)
     schemas = [WrittenWith(**each) for each in fields["schemas"]]
     return Task(**{**fields, "schemas": schemas})
 
 
 def result_of(body: bytes) -> Result:
-    """Raises ValueError or TypeError for anything but a result."""
+    """Parse a result. Raises ValueError or TypeError for anything else."""
     return Result(**_fields(body))
 
 

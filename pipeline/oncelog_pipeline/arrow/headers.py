@@ -56,5 +56,5 @@ def header_counts(column: pa.Array) -> Any:
 
 
 def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:
-    """Convert the headers of one row, which Arrow's `to_pylist` or `as_py` has returned."""
+    """Convert one row's headers to (name, value) pairs; Arrow's `to_pylist` and `as_py` return them as dicts."""
     return [(header["key"], header["value"]) for header in found] if found else NO_HEADERS

@@ -78,7 +78,7 @@ class PackedRows:
         return self._end - self._first
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
-        """Implements `PackableRows.pack`."""
+        """Encode the rows from `first` on that fit into `room` bytes; implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
         # The rows from `end` on do not fit into the batch, because their keys, values and headers alone are too large.
         end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
@@ -124,7 +124,7 @@ class PackedRows:
         return memoryview(found.buffers()[2])
 
     def row(self, index: int, now_ms: int) -> Row:
-        """Implements `PackableRows.row`."""
+        """Return one row, for starting a batch; implements `PackableRows.row`."""
         columns, index = self._encoded.columns, self._first + index
         return (
             now_ms if columns.timestamps_ms is None else int(columns.timestamps_ms[index]),
@@ -134,7 +134,7 @@ class PackedRows:
         )
 
     def pieces(self) -> Iterator[Columns]:
-        """Implements `PackableRows.pieces`."""
+        """Yield all rows as Python objects, PIECE rows at a time; implements `PackableRows.pieces`."""
         columns = self._encoded.columns
         for first in range(self._first, self._end, PIECE):
             end = min(first + PIECE, self._end)
@@ -146,7 +146,7 @@ class PackedRows:
             )
 
     def digest(self, topic: str) -> Digest:
-        """Implements `DigestedRows.digest`."""
+        """Return the digest that these rows have in this topic; implements `DigestedRows.digest`."""
         columns, rows = self._encoded.columns, slice(self._first, self._end)
         headers = None
         if columns.headers is not None:

@@ -19,7 +19,7 @@ class RecordColumns:
     """The fields of records, one column for each field; None if the table does not have that column."""
 
     values: pa.Array
-    """The values as binary or large binary; `keys` has the same type."""
+    """The values of the records, an Arrow array of type binary or large binary; `keys` has the same type."""
     keys: pa.Array | None
     headers: pa.Array | None
     """For each row a list of structs with the name and value of a header. No header name is null."""
@@ -45,8 +45,8 @@ class RecordColumns:
 
 
 def record_columns(batch: pa.RecordBatch) -> RecordColumns:
-    """Convert a batch of a table. Raises ValueError for a header without a name, and for a timestamp outside the range
-    that a record can have.
+    """Convert an Arrow batch of the table to write. Raises ValueError for a header without a name, and for a timestamp
+    outside the range that a record can have.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     values, keys = _binary(columns["value"]), _binary(columns["key"]) if "key" in columns else None

@@ -41,8 +41,8 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
 
 
 def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys: bool) -> Any:
-    """Return an int64 array with the partition of each row: the row's column "partition" if set, otherwise the
-    partition of its key's hash; rows without a key get the partition `sticky`.
+    """Return an int64 array with the partition of each row. A row's value in the column "partition" is used if it is
+    set; otherwise the hash of the row's key determines the partition. Rows without a key get the partition `sticky`.
     """
     found: Any = np.full(len(columns), sticky, np.int64)
     keys = None if ignores_keys else columns.keys
@@ -58,8 +58,8 @@ def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys:
 def by_partition(columns: RecordColumns, partitions: Any) -> tuple[PackedRows, list[tuple[int, PackedRows]]]:
     """Return all rows, and the rows of each partition. `partitions` has the partition of each row.
 
-    All rows are returned in the order of their partitions, so that the caller can compute one digest of all rows, which
-    costs less than one for each partition; a digest does not depend on the order.
+    The first result has all rows, in the order of their partitions. The caller can compute one digest of all these
+    rows, which costs less than one digest for each partition; a digest does not depend on the order of the rows.
     """
     count = len(columns)
     least, most = int(partitions.min()), int(partitions.max())

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 BITS: Final = 7
-"""Number of bits of the number that each encoded byte contains."""
+"""Each encoded byte contains this many bits of the encoded number."""
 MORE: Final = 0x80
 """This bit of an encoded byte is set if another byte follows."""
 COUNTED: Final = 1 << 15

@@ -1,8 +1,8 @@
 """Checks without Spark whether the text of a schema is Spark's DDL, such as `customer STRING, amount DECIMAL(10, 2) NOT
 NULL`. Pure.
 
-The check runs when a job file is read, and covers the structure and the names of types. Only when the job runs does
-Spark's own parser check the schema fully.
+The check runs when a job file is read, and covers the structure and the names of types. Spark's own parser checks the
+schema fully when the job runs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def check_ddl(text: str) -> None:
     tokens = _tokens(text)
     if not tokens:
         raise BadDdl("is empty")
-    # A single type, such as ARRAY<INT>, begins with the name of a type, followed by <, ( or the end of the text; after
-    # a column's name comes none of these.
+    # A single type, such as ARRAY<INT>, begins with the name of a type, followed by <, ( or the end of the text. A
+    # column's name is never followed by one of these.
     alone = tokens[0].text.lower() in TYPES and (len(tokens) == 1 or tokens[1].text in "<(")
     parser = _Parser(tokens)
     if alone:
@@ -88,7 +88,7 @@ class _Parser:
         if self._skip("not"):
             self._expect("null")
         if self._skip("comment"):
-            self._at += 1  # skip the token with the text
+            self._at += 1  # skip the text of the comment
 
     def type(self) -> None:
         name = self._name("a type")

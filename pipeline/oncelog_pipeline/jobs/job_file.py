@@ -49,8 +49,8 @@ SAID_BY_KEYS: Final = {
     "delivery": "delivery",
     "checkpointlocation": "location in [checkpoint]",
 }
-"""Options that a job file sets with keys of their own; they are refused in the `options` table, because the file could
-otherwise give two different values.
+"""Options of the connector for which a job file has keys of its own. They are refused in the `options` table, because
+the file could otherwise give an option two different values.
 """
 INTERVAL: Final = re.compile(r"\s*\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?)\s*")
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")

@@ -103,7 +103,9 @@ TABLES_OF_KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
     },
 }
 FREE: Final = ("input.options", "output.options", "spark")
-"""Tables whose keys are defined elsewhere: options of the connector, and settings of Spark."""
+"""Tables of a job file whose keys are not defined in this module: the options of the connector, and the settings of
+Spark.
+"""
 
 
 def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:

@@ -33,7 +33,7 @@ spark_option: Final = click.option(
 
 @contextmanager
 def failing(stopped: str = "stopped") -> Iterator[None]:
-    """Report errors that a user can cause in one line. The text `stopped` is printed after Ctrl-C. Raises Failure,
+    """Report errors that a user can cause in one line. After Ctrl-C, the text in `stopped` is printed. Raises Failure,
     Exit.
     """
     try:

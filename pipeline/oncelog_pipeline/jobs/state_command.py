@@ -32,7 +32,9 @@ COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactio
 ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Stream", "Topic", "Partition", "Start", "End")))
 TASK_TIMEOUT_MS: Final = 60_000
-"""The client requires a transaction timeout, in milliseconds; these commands write no rows."""
+"""A transaction timeout in milliseconds. It has no effect, because these commands write no rows, but the class
+KafkaCluster requires a value.
+"""
 
 query_argument: Final = click.argument("query", type=parsed("QUERY", Query), metavar="QUERY")
 topic_option: Final = click.option(

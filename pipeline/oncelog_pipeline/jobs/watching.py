@@ -70,8 +70,8 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Return a function that requests from the output's cluster the number of the last decided batch and of the open
-    transactions; it returns None if the delivery is not exactly once.
+    """Return a function that requests the number of the last decided batch and the number of open transactions from the
+    output's cluster. The function returns None if the delivery is not exactly once.
     """
     if job.output.parquet is not None:
         return lambda: None

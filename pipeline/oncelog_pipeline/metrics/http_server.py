@@ -58,7 +58,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         threading.Thread(target=self.serve_forever, name="oncelog-query-metrics", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening. Stop serving, after requests in progress have got their responses."""
+        """Stop listening and serving, after requests in progress have got their responses."""
         self.shutdown()
         self.server_close()
 
@@ -74,7 +74,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         if self._free.acquire(blocking=False):
             try:
                 super().process_request(request, client_address)
-            except BaseException:  # the connection is refused, so no thread releases its place
+            except BaseException:  # no thread was started that would release the semaphore
                 self._free.release()
                 raise
         else:

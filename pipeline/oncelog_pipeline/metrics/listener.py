@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsListener(StreamingQueryListener):  # type: ignore[misc]
-    """Counts the progress that Spark reports. The listener catches its own errors, because a query must not fail for
-    its metrics.
+    """Adds each progress report of Spark to the metrics of its query. The listener catches its own errors, because a
+    query must not fail for its metrics.
     """
 
     def __init__(self, metrics: QueryMetrics) -> None:

@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 def open_transactions_of(options: Mapping[str, str]) -> OpenTransactions | None:
-    """Return a function that counts the open transactions of a query whose sink has these options; if the options have
-    a writeId, it counts the transactions that writes inside foreachBatch have open. Returns None for deliveries other
-    than exactly-once, because their transactions end with their task. Raises OptionError.
+    """Return a function that counts the open transactions of a query whose sink has these options. If the options have
+    a writeId, these are the transactions of writes inside foreachBatch. Returns None for deliveries other than
+    exactly-once, because their transactions end with their task. Raises OptionError.
     """
     sink = sink_options(options)
     if sink.delivery is not Delivery.EXACTLY_ONCE:

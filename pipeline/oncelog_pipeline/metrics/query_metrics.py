@@ -1,4 +1,4 @@
-"""Counts the progress that Spark reports of each streaming query, and creates metrics from the counters.
+"""Adds the progress reports of each streaming query to counters, and creates metrics from the counters.
 
 A query is identified by its id, which remains the same when the query restarts from its checkpoint. Counters begin at 0
 when the process starts. Ended queries are kept while there are at most `MAX_QUERIES` queries; beyond that the query
@@ -36,8 +36,8 @@ NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """The watermark that Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
-"""After this many seconds a scrape counts the open transactions of no further query, because Prometheus waits only 10
-seconds for the scrape.
+"""A scrape counts the open transactions of one query after another, and omits the remaining queries after this many
+seconds, because Prometheus waits only 10 seconds for the scrape.
 """
 
 OpenTransactions = Callable[[str], int | None]
@@ -96,7 +96,9 @@ class QueryMetrics(Collector):
                 del self._queries[each]
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """Count the progress of a query, the JSON of a StreamingQueryProgress. An unknown query is added first."""
+        """Add one progress report of a query (the JSON of a StreamingQueryProgress) to the query's counters. An unknown
+        query is added first.
+        """
         query_id = str(progress["id"])
         if query_id not in self._queries:
             self.started(query_id, progress.get("name"))
@@ -109,7 +111,9 @@ class QueryMetrics(Collector):
                 query.is_running, query.has_failed = False, has_failed
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families. Requests the open transactions from the cluster, so the call may wait."""
+        """Yield the metric families. The call requests the number of open transactions from the cluster, and may wait
+        for the response.
+        """
         running = [key for key, query in list(self._queries.items()) if query.is_running]
         until = time.monotonic() + ASK_SECONDS
         counts = {key: count for key in running if time.monotonic() < until and (count := self._open(key)) is not None}

@@ -22,7 +22,7 @@ CLIENT_ID: Final = PREFIX + "client.id"
 
 
 def bootstrap_servers(options: Options) -> str:
-    """Raises OptionError."""
+    """Return the option kafka.bootstrap.servers. Raises OptionError if it is missing."""
     servers = options.kafka.get(SERVERS, "").strip()
     if not servers:
         raise OptionError(f"{SERVERS} is missing: host:port of one broker or more, with commas between them")
@@ -30,8 +30,8 @@ def bootstrap_servers(options: Options) -> str:
 
 
 def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
-    """Return the keyword arguments for `config`, the configuration class of a Consumer or a Producer, that the options
-    set. Raises OptionError.
+    """Convert the options to keyword arguments for `config`, the configuration class of a Consumer or a Producer.
+    Raises OptionError.
     """
     defaults = {field.name: field.default for field in fields(config) if field.default is not MISSING}
     known = {PREFIX + name.replace("_", "."): name for name in defaults}
@@ -45,8 +45,8 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
             near = get_close_matches(name, [*known, SERVERS, *security_settings.KNOWN], n=1)
             raise OptionError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         default = defaults[known[name]]
-        # A setting whose default is None, or that allows several types, needs its type here: enable_idempotence is a
-        # flag, the others are text.
+        # `as_setting` takes the type of a setting from its default. This does not work for enable_idempotence, whose
+        # default is no bool although the setting is a flag. The other settings without a typed default are texts.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
     if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:
@@ -64,7 +64,7 @@ def common(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_together(options: Options, config: type[ClientConfig], found: Mapping[str, Any]) -> None:
-    """Raise OptionError if the client's config class finds the values inconsistent. Raises OptionError."""
+    """Raise OptionError if the client's config class refuses a value, or this combination of values."""
     servers = bootstrap_servers(options)
     try:
         config(bootstrap_servers=servers, **found).validate()

@@ -30,12 +30,14 @@ class OptionError(ValueError):
 
 
 class Options:
-    """The options of one reader or writer. One call reads each known option; all options that no call reads must begin
-    with `kafka.`.
+    """The options of one reader or writer. `known` are the names of the options that the methods read; the names of all
+    other options must begin with `kafka.`, and `kafka` contains them.
     """
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """Raises OptionError for a name that is neither known, nor Spark's own, nor begins with kafka."""
+        """Raises OptionError for an unknown name: one that is not in `known`, is not an option of Spark itself, and
+        does not begin with `kafka.`.
+        """
         names = {name.lower(): name for name in (*known, *SPARKS_OWN)}
         self.kafka: dict[str, str] = {}
         self._values: dict[str, str] = {}
@@ -56,7 +58,7 @@ class Options:
         return self._values.get(name, default)
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """Raises OptionError."""
+        """Return the option's value in lower case. Raises OptionError if it is none of the choices."""
         allowed = list(choices)
         value = self._values.get(name, default).lower()
         if value not in allowed:
@@ -64,16 +66,18 @@ class Options:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """Raises OptionError."""
+        """Return the option as a bool. Raises OptionError if the value is neither true nor false."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def number(self, name: str, default: T, *, least: int = 1) -> int | T:
-        """Raises OptionError."""
+        """Return the option as an int. Raises OptionError if the value is no whole number, or less than `least`."""
         value = self._values.get(name)
         return default if value is None else number(name, value, least)
 
     def size(self, name: str, default: T) -> int | T:
-        """Return a size in bytes; Spark's spelling is accepted: 1000, 100k, 10m, 1g. Raises OptionError."""
+        """Return the option as a size in bytes. Spark's spellings are accepted: 1000, 100k, 10m, 1g. Raises
+        OptionError.
+        """
         value = self._values.get(name)
         if value is None:
             return default
@@ -83,8 +87,8 @@ class Options:
         return int(match[1]) << _SHIFTS[match[2] or ""]
 
     def seconds(self, name: str, default: float) -> float:
-        """Return a time in seconds; Spark's spelling is accepted: 15m, 200ms, 10s; a number without a unit is in
-        milliseconds. Raises OptionError.
+        """Return the option as a time in seconds. Spark's spellings are accepted: 15m, 10s, 200ms; a number without a
+        unit is in milliseconds. Raises OptionError.
         """
         value = self._values.get(name)
         if value is None:
@@ -95,7 +99,7 @@ class Options:
         return int(match[1]) * _SECONDS[match[2] or "ms"]
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T:
-        """Return the result of `parse` for the value of an option that is set. Raises OptionError."""
+        """Return what `parse` returns for the value of this option, which must be set. Raises OptionError."""
         value = self._values[name]
         try:
             return parse(value)
@@ -104,8 +108,8 @@ class Options:
 
 
 def _hint(lower: str, names: Mapping[str, str]) -> str:
-    """Return a suggestion which option the user may have meant: a Kafka key with the prefix kafka., or a
-    similar name.
+    """Return a suggestion for an unknown name, as part of an error message: the name with the prefix `kafka.` if that
+    is a key of Kafka's clients, otherwise a similar name.
     """
     if PREFIX + lower in CLIENT_KEYS:
         return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"

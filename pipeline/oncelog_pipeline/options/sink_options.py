@@ -18,8 +18,8 @@ STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId", "includeHeaders")
 DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
 """The default transaction timeout in milliseconds: the longest that brokers allow by default
-(transaction.max.timeout.ms). A batch, including a restart of the query during that batch, must be finished within this
-time.
+(transaction.max.timeout.ms). A batch must be finished within this time, also if the query is restarted during the
+batch.
 """
 
 
@@ -55,17 +55,18 @@ class SinkOptions:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Raises OptionError."""
+    """Convert the user's options of a sink. Raises OptionError."""
     options = Options(given, KNOWN)
     found = client_settings.settings(options, client_settings.PRODUCER)
     if found.get("enable_idempotence") is False:
         raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
-    # Options that exclude each other must fail here, when the query is planned, and not later in each task. The code
-    # passes enable_idempotence explicitly, because the client would otherwise silently disable idempotence instead of
+    # Report options that exclude each other here, when the query is planned, and not later in each task. The call
+    # passes enable_idempotence explicitly, because the client would otherwise disable idempotence silently instead of
     # reporting the conflict.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
-    options.flag("includeHeaders", False)  # as in Spark's connector, kafka.group.id has no effect on a sink
+    # Read it only to check it: it has no effect on a sink, as in Spark's connector.
+    options.flag("includeHeaders", False)
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)

@@ -56,7 +56,7 @@ KB, a task takes a third less CPU with responses of 4 MiB than with responses of
 
 
 class Where(Enum):
-    """How a user has given the bound of a source: as offsets, as timestamps, or as the beginning or end of the
+    """The form in which a user has given a bound of a source: offsets, timestamps, or the beginning or end of the
     partitions.
     """
 
@@ -73,7 +73,7 @@ class Bound:
 
     `offsets` maps partitions to offsets (a number, LATEST or EARLIEST) or to timestamps in milliseconds, depending on
     `where`; `timestamp_ms` applies to all partitions. With `is_latest_where_none` a timestamp after the last record
-    means the end of the partition.
+    means the end of the partition; otherwise such a timestamp is an error.
     """
 
     where: Where
@@ -122,7 +122,7 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Raises OptionError."""
+    """Convert the user's options of a source, for a stream or a batch query. Raises OptionError."""
     options = Options(given, KNOWN)
     if is_stream:
         for name in FOR_BATCHES:

@@ -1,7 +1,7 @@
 """Java key stores (JKS), the default format of Java's keytool before Java 9: certificates and private keys. Pure.
 
-The file contains a list of entries, followed by a SHA-1 hash of the password, a constant and that list. A private key
-is encrypted by XOR with a key stream; the stream consists of SHA-1 hashes derived from a salt and the password.
+The file contains a list of entries. It ends with a SHA-1 hash over the password, a constant and that list. A private
+key is encrypted by XOR with a key stream; the stream consists of SHA-1 hashes derived from a salt and the password.
 """
 
 from __future__ import annotations

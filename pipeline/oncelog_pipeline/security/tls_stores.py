@@ -116,7 +116,7 @@ def _show(context: ssl.SSLContext, store: Store, key_password: str | None) -> No
 
 
 def _read(store: Store, key_password: str | None) -> _Contents:
-    """Raises BadStore."""
+    """Return the certificates and keys of a store as PEM. Raises BadStore."""
     if store.pem is not None:
         return _Contents(store.pem, store.pem)
     assert store.location is not None

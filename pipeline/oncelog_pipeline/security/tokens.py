@@ -112,7 +112,7 @@ class TokenFile:
     path: str
 
     def token(self) -> str:
-        """Raises NoToken."""
+        """Return the token in the file. Raises NoToken."""
         try:
             token = Path(self.path).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:

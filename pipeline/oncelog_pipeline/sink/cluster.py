@@ -41,7 +41,9 @@ from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
-"""Milliseconds between two checks whether a consumer has skipped an aborted record."""
+"""Timeout of each poll, in milliseconds. After each poll without a record, the position of the consumer is checked: if
+the consumer has passed the record, the record is aborted.
+"""
 PATIENCE_SECONDS: Final = 60.0
 """How many seconds a task retries to connect to a broker; this is the default of max.block.ms."""
 OWNER_TIMEOUT_MS: Final = 10_000
@@ -58,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateOwner:
-    """`operations.Owner`."""
+    """Implements `operations.Owner`: writes the state of one query with the query's own producer."""
 
     def __init__(self, producer: Producer, partition: TopicPartition, query: Query) -> None:
         self._producer = producer
@@ -83,10 +85,7 @@ class StateOwner:
 
 
 class RowProducer:
-    """The producer of one task, whose rows are written in one transaction: either `send` sends the rows, or the caller
-    uses `producer.send`
-    and passes the future to `sent`.
-    """
+    """Implements `operations.TaskProducer`: the producer of one task, whose rows are written in one transaction."""
 
     def __init__(self, producer: Producer, state_partition: TopicPartition) -> None:
         self.producer = producer
@@ -96,7 +95,7 @@ class RowProducer:
         """Digest of the rows that were sent so far."""
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
-        """Like `Producer.send`. Raises KafkaError."""
+        """Send one row, as `Producer.send` does, and add it to the digest. Raises KafkaError."""
         headers = options.get("headers")
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
@@ -105,23 +104,25 @@ class RowProducer:
             self._first = future
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Add rows to the digest; this must happen before `send_packed` sends each partition's part of the rows."""
+        """Add rows of one topic to the digest. Call this once for all rows, before `send_packed` sends the rows of each
+        partition.
+        """
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
-        """Like `Producer.send_packed`. Send rows of one partition; the digest does not change, because `count` has
-        added the rows. Raises KafkaError.
+        """Send the rows of one partition, as `Producer.send_packed` does. The digest does not change, because `count`
+        has added the rows already. Raises KafkaError.
         """
         future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
             self._first = future
 
     async def partition_count(self, topic: str) -> int:
-        """Raises KafkaError."""
+        """Return the number of partitions of a topic. Raises KafkaError."""
         return len(await self.producer.partitions_for(topic))
 
     async def prepare(self) -> Written | None:
-        """Raises KafkaError."""
+        """Flush the rows and return the transaction, still open; None if no row was written. Raises KafkaError."""
         prepared = await self.producer.prepare_transaction()
         if prepared is None or self._first is None:
             return None
@@ -129,7 +130,9 @@ class RowProducer:
         return Written(prepared, Place(first.topic, first.partition, first.offset))
 
     async def commit_with_marker(self, batch: int) -> None:
-        """Raises KafkaError."""
+        """Commit the rows and a marker in one transaction; the marker says that the partition has written `batch`.
+        Raises KafkaError.
+        """
         transactional_id = self.producer.config.transactional_id
         assert transactional_id is not None
         marker = OffsetAndMetadata(batch + 1, f"{self.digest.rows}:{self.digest.total}")
@@ -196,7 +199,7 @@ class KafkaCluster(Lifecycle):
                 return False
             await owner.write(None)
         except Superseded:
-            return False  # another process has removed the state, or continues the query
+            return False  # another process has become the owner: it has removed the state, or continues the query
         else:
             return True
         finally:
@@ -242,8 +245,8 @@ class KafkaCluster(Lifecycle):
         return await self._state_of(transactional_id) == ONGOING
 
     async def _state_of(self, transactional_id: str) -> str | None:
-        """Return the transaction's state as its coordinator reports it; None if the coordinator does not know the
-        id.
+        """Return the state of this id's last transaction, as its coordinator reports it; None if the coordinator does
+        not know the id.
         """
         try:
             described = await self._admin.transactions.describe([transactional_id])
@@ -388,7 +391,9 @@ class KafkaCluster(Lifecycle):
 
 
 def _cannot_list(error: KafkaError) -> bool:
-    """Return whether listing transactions will always fail: a broker is too old, or this client lacks the right."""
+    """Return whether this error means that listing transactions will always fail: a broker is too old, or this client
+    lacks the right.
+    """
     return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 

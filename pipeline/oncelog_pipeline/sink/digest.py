@@ -2,9 +2,10 @@
 batch that it has already decided to commit.
 
 A digest consists of the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
-rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Without mixing, the sums of many different rows
-would be equal. Each bit of a CRC is a parity of the row's bits, so over any range of numbers each bit of the CRC is set
-in half of the rows.
+rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Mixing is necessary, because without it many
+different sets of rows would have equal sums. The reason is that each bit of a CRC is the parity of certain bits of the
+row. For rows that contain consecutive numbers, each bit of the CRC is therefore set in half of the rows, whichever
+numbers these are.
 
 A digest depends neither on the order of the rows nor on their distribution among tasks: the sum of the tasks' digests
 is the digest of the batch. The digest does not include partition and timestamp, because these may differ when the same
@@ -32,8 +33,8 @@ as null.
 """
 MIX_SHIFT: Final = 33
 MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-"""The multipliers of MurmurHash3's last step (fmix64), which makes each bit of the result depend on all bits of the
-number in a way that is more than a parity.
+"""The multipliers of fmix64, the last step of MurmurHash3. After fmix64 each bit of the result depends on all bits of
+the number, and is not only a parity of some of them.
 """
 
 
@@ -119,13 +120,13 @@ class RowCounter:
         self.digest = NOTHING
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
-        """Like `RowProducer.send`."""
+        """Add one row to the digest."""
         headers = options.get("headers")
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Like `RowProducer.count`."""
+        """Add rows of one topic to the digest."""
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:

@@ -74,9 +74,7 @@ task.
 """
 POLLS: Final = 20
 POLL_SECONDS: Final = 0.1
-"""Number of times that the other tasks read whether the query was taken over, and the pause before each read, in
-seconds.
-"""
+"""While the other tasks wait, they read the state this many times, with a pause of POLL_SECONDS before each read."""
 LONGEST_WAIT_SECONDS: Final = 10.0
 """The longest wait, in seconds, between two attempts to take over while other tasks also try."""
 
@@ -93,10 +91,10 @@ async def write_task(
 ) -> TaskMessage:
     """Run one attempt of a task: `write` sends the task's rows. `unique` is Spark's taskAttemptId.
 
-    If the commit of the batch is already decided, `write` sends the rows to a counter that writes nothing, so that the
-    driver can
-    compare digests. Raises TakenOver, SetBack, and the errors of `write` and the cluster; after an error no record of
-    this attempt ever becomes visible.
+    If the commit of the batch is already decided, `write` gets a counter in place of a producer. The counter only
+    computes the digest of the rows, so that the driver can compare it with the digest of the decided batch. Raises
+    TakenOver, SetBack, and the errors of `write` and the cluster; after an error no record of this attempt ever becomes
+    visible.
     """
     if not await is_wanted(cluster, batch, partition):
         counter = cluster.counting()
@@ -104,8 +102,8 @@ async def write_task(
         return TaskMessage(batch, partition, None, counter.digest)
     transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
     if await cluster.is_ongoing(transactional_id):
-        # An earlier attempt of the stage uses the same id, and the driver may already have decided to commit its
-        # transaction.
+        # An earlier attempt of the stage has used the same id, and the driver may already have decided to commit its
+        # transaction. Do not abort that transaction by opening a producer with the same id.
         transactional_id += f"/{unique}"
     producer = await cluster.open_task(transactional_id)
     try:
@@ -132,7 +130,7 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # this is a late attempt of a finished stage, or a replay from a checkpoint that was restored
+        return False  # this is a late attempt of a finished stage, or a replay from a restored checkpoint
     return state.batch < batch.number or partition in state.lost
 
 
@@ -145,8 +143,8 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
             "has written are"
             " unknown here. Continue with that delivery until the batch is done, then change it"
         )
-    # Check this before the run becomes the owner, because the coordinator then forgets the previous transaction; read
-    # the state again after that.
+    # Check this before the run becomes the owner, because becoming the owner makes the coordinator forget the previous
+    # transaction. Read the state again after the check, as the state may have been written in the meantime.
     if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
@@ -156,8 +154,8 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
-    """Return whether no takeover is needed: the state is this run's already, or it has a later batch and no digest with
-    which a replay of this batch could be compared. Raises TakenOver.
+    """Return whether this run need not take over the query. That is the case if the state belongs to this run already,
+    or if it has a later batch but no digest of this batch, so that a replay could not be compared. Raises TakenOver.
     """
     if state is None:
         return False
@@ -218,8 +216,8 @@ async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozense
 
 
 def set_back(batch: Batch, decided: int) -> SetBack:
-    """Return the error for a run whose checkpoint is older than the last decision, and whose replay has other rows than
-    the batch whose commit was decided.
+    """Return the error for a run whose checkpoint is older than the last decision, if its replay has other rows than
+    the decided batch, or cannot be compared with it any more.
     """
     return SetBack(
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
@@ -236,9 +234,9 @@ async def commit(
     """Write the decision to commit the batch, which covers the transactions of all its tasks, and commit these
     transactions. May be called again for the same batch.
 
-    `target` is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or BatchDiffers is
-    raised, no decision was written. If DecidedButAborted is raised, the decision remains, and the next run repairs it.
-    After any other error of the cluster the batch may or may not be decided; `abort` finds out.
+    `target` (see `State`) is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or
+    BatchDiffers is raised, no decision was written. If DecidedButAborted is raised, the decision remains, and the next
+    run repairs it. After any other error of the cluster the batch may or may not be decided; `abort` finds out.
     """
     told = list(messages)
     written = [
@@ -269,9 +267,8 @@ async def commit(
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort a batch whose commit is not decided; commit a batch whose commit is decided, because Spark also calls
-    `abort` after a `commit` that
-    has raised an error. If a newer run has taken over, do nothing.
+    """Abort a batch whose commit is not decided. If the commit is decided, finish it: Spark also calls `abort` after a
+    `commit` that has raised an error. If a newer run has taken over, do nothing.
     """
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
@@ -326,9 +323,7 @@ async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
-    """Return the digest of all rows of the batch; None if a task has sent no digest, because it runs an older
-    release.
-    """
+    """Return the digest of all rows of the batch; None if a task of an older release has sent no digest."""
     digests = [message.digest for message in messages]
     return None if None in digests else digest_sum(each for each in digests if each is not None)
 
@@ -393,7 +388,7 @@ async def _keep_open(
 
 
 def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_open: Sequence[bool]) -> None:
-    """Raises NotAllOpen."""
+    """Raise NotAllOpen unless all transactions of the batch are open."""
     late = [each for each, is_open in zip(transactions, are_open, strict=True) if not is_open]
     if late:
         raise NotAllOpen(
@@ -429,7 +424,7 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
 
 
 async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
-    """Raises DecidedButAborted."""
+    """Commit the transactions that the decision names. Raises DecidedButAborted if one of them was aborted."""
     lost = await commit_decided(cluster, state.transactions, batch)
     if lost:
         raise DecidedButAborted(

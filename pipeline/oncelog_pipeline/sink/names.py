@@ -5,9 +5,9 @@
   the run's id.
 - With per-task delivery, a partition has the id `oncelog-spark-QUERY/PARTITION`.
 
-All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash. An id
-that begins with the name and a slash therefore belongs to this query, and a sweep never aborts transactions of another
-query whose name begins with the same letters.
+All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash.
+Therefore an id that begins with a query's name and a slash belongs to that query, and a sweep never aborts transactions
+of another query whose name begins with the same letters.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
 """Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
 TURNS: Final = 4
-"""The number of batches after which a transactional id is reused; it is not reused at once, because a superseded
-attempt may be paused with that id.
+"""The number of batches after which a transactional id is used again. It is not used again immediately, because a
+superseded attempt may be paused with that id.
 """
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -37,7 +37,7 @@ class Query:
     name: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError for a name that cannot be part of a transactional id."""
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"{self.name!r}: the name of a query (writeId) has 1 to 200 letters, digits, dots, hyphens, underscores"

@@ -15,7 +15,7 @@ from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import Place, State, Written
 
 NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state plan CHECKPOINT tells"
-"""Part of error messages: how to restart a query that cannot use its checkpoint."""
+"""Part of error messages that says how to restart a query which cannot use its checkpoint."""
 
 
 class SinkError(Exception):
@@ -128,8 +128,8 @@ class Cluster(Protocol[P_co]):
         """
 
     def counting(self) -> Any:
-        """Return a replacement for a task's producer, which accepts the rows of a replay, writes nothing, and has their
-        `digest`.
+        """Return a replacement for a task's producer. It accepts the rows of a replay, computes their `digest`, and
+        writes nothing.
         """
 
     async def marker(self, transactional_id: str) -> Marker | None:
@@ -144,15 +144,18 @@ class Cluster(Protocol[P_co]):
         """
 
     async def target(self, topic: str) -> str | None:
-        """Return a text that identifies the topic's present content: it changes if the topic is deleted and created
-        again, or if records at its beginning are deleted; None if the cluster cannot report such changes.
+        """Return a text that identifies the topic's present content. The text changes if the topic is deleted and
+        created again, or if records at its beginning are deleted. Returns None if the cluster cannot report such
+        changes.
         """
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Return whether a transaction with this id is open."""
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Return for each transaction whether it is open with at least the share `least_left` of its timeout left."""
+        """Return for each transaction whether it is open and at least the share `least_left` (0 to 1) of its timeout is
+        left.
+        """
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
         """Remove the timeout from these transactions, if the brokers have two-phase commit (KIP-939).
@@ -162,8 +165,8 @@ class Cluster(Protocol[P_co]):
         """
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        """Commit or abort all these transactions. Returns for each transaction whether it has ended that way, now or
-        earlier.
+        """Commit or abort all these transactions. Returns for each transaction whether it was committed, or aborted, as
+        wanted: by this call or earlier.
         """
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:

@@ -1,9 +1,9 @@
 """Commits decided transactions whose driver died before it had committed all of them.
 
-A decision says that its rows are to become visible, so any process that finds the decision may commit its transactions.
-A commit may be repeated any number of times, by several processes simultaneously, also while the driver runs. The
-commit must happen before the transactions time out. A streaming query, or a write with a writeId, commits these
-transactions when it starts again. For queries that are not started again, and for writes without a writeId,
+A decision says that the transactions which it names are to be committed, so any process that finds the decision may
+commit them. A commit may be repeated any number of times, by several processes simultaneously, also while the driver
+runs. The commit must happen before the transactions time out. A streaming query, or a write with a writeId, commits
+these transactions when it starts again. For queries that are not started again, and for writes without a writeId,
 `finish_open` and `finish_unnamed` commit them.
 """
 

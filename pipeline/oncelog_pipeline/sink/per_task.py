@@ -56,13 +56,13 @@ async def write_task(
 
 async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> None:
     """Raise StateLost if the partition has no marker although it has written before. Call this function before the
-    producer is opened, because the coordinator then forgets the previous transaction of the id.
+    producer is opened, because opening it makes the coordinator forget the previous transaction of the id.
     """
     transactional_id = batch.query.partition_id(partition)
     if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
         return
-    # After an operator's reset the query has a state again. An attempt that was running just before the reset has
-    # written its marker by now.
+    # After an operator's reset the query has a state again. Read the marker once more, because an attempt that was
+    # running just before the reset has written its marker by now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(
             f"{batch}, partition {partition}: has written before, but the batch is no longer known: was the state"

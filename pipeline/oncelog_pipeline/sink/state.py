@@ -5,11 +5,11 @@ Each decision of a query is one record in a compacted topic, with the query's id
     {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
      "former": [RUN]}
 
-Each item of txns also has the place of its first record, "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows,
-"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and the digests of lost partitions, if
-known, "lost_digests": [[PART, ROWS, TOTAL]]. If an operator allows a replay of the batch to have other rows, the state
-has "may_differ": true. States without these fields were written by an older release, and their batches are not
-compared.
+Each item of txns also has the position of its first record, "at": [TOPIC, PARTITION, OFFSET], and the digest of its
+rows, "digest": [ROWS, TOTAL]. The state also has "digest", the digest of all rows of the batch, and "lost_digests":
+[[PART, ROWS, TOTAL]], the digests of the lost partitions as far as they are known. If an operator allows a replay of
+the batch to have other rows, the state has "may_differ": true. States without these fields were written by an older
+release, and their batches are not compared.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MAX_BYTES: Final = 1_000_000
 default 1,048,588.
 """
 KEPT_BATCHES: Final = 20
-"""How many earlier batches a replay can be compared with."""
+"""The state keeps the digests of this many earlier batches, with which a replay can be compared."""
 FORMER_RUNS: Final = 20
-"""How many earlier runs the state lists as ended. Open transactions of runs that are no longer listed end by their
-timeout.
+"""The state lists at most this many earlier runs as ended. Open transactions of runs that are no longer listed end by
+their timeout.
 """
 
 
@@ -62,8 +62,8 @@ class Place(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The open transaction of a task, and the place of its first record, which shows later whether the transaction was
-    committed.
+    """The open transaction of a task, and the position of its first record. If that record is visible to read_committed
+    readers later, the transaction was committed.
     """
 
     transaction: PreparedTransaction
@@ -74,8 +74,8 @@ class Written(NamedTuple):
 class TaskMessage:
     """The message of a task to the driver.
 
-    `written` is None if the task had no rows, or need not write them again. `digest` covers all rows of the task,
-    written or not; None means that the rows are not compared.
+    `written` is None if the task had no rows, or if its rows were already written and decided. `digest` covers all rows
+    of the task, written or not; None means that the rows are not compared.
     """
 
     batch: Batch
@@ -94,8 +94,8 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """The fields that still identify the transaction after the driver has taken it over; a takeover changes the
-        producer epoch.
+        """The fields by which the transaction is recognised after the driver has taken it over. The producer epoch is
+        not among them, because a takeover changes it.
         """
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
@@ -194,7 +194,7 @@ class State:
 
 
 def state_from_json(value: bytes) -> State:
-    """Raises UnreadableState."""
+    """Parse a query's state. Raises UnreadableState."""
     try:
         read: Any = json.loads(value)
         if read["version"] != VERSION:

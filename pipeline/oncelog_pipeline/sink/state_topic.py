@@ -73,8 +73,8 @@ class StateTopic:
         return None if value is None else state_from_json(value)
 
     def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
-        """Return the error for a group, of a query or one of its partitions, that has committed offsets in another
-        topic.
+        """Return the error for a group that has committed offsets in another topic; the group belongs to a query, or to
+        one partition of a query.
         """
         others = ", ".join(sorted(partition.topic for partition in offsets))
         return StateLost(
@@ -83,7 +83,7 @@ class StateTopic:
         )
 
     async def _record(self, offset: int, query: Query) -> bytes | None:
-        """Return the value of the query's record at this offset; None if the log no longer has it."""
+        """Return the value of the query's record at this offset; None if the log no longer has that record."""
         async with asyncio.timeout(READ_SECONDS):
             while True:
                 try:

@@ -8,14 +8,14 @@ decided transactions, writes the rows of the transactions that have timed out, a
 Why this is correct:
 
 - *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
-  even if it has committed its rows: these rows then count as the rows of the write that took over. If two writes of the
-  same rows both succeed, each of them has therefore written its own rows.
+  even if it has committed its rows. These rows then count as the rows of the write that took over the state. If two
+  writes of the same rows both succeed, each of them has therefore written its own rows.
 - *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that removal.
 - *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 
-Three cases are not covered: a driver that dies after it has removed the state and before its job has recorded the
-success; a retry whose rows differ, or whose tasks divide the rows of a timed-out transaction differently; and rows that
-name their topics.
+Three cases are not covered. A driver may die after it has removed the state, but before its job has recorded the
+success. A retry may have other rows, or its tasks may divide the rows of a timed-out transaction differently. Rows may
+name their topics in the column "topic".
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 
 LOOKS: Final = 10
 LOOK_SECONDS: Final = 1.0
-"""Number of times that the state of a write with the same rows is read, and the pause before each read, in seconds: if
-the state does not change, the driver of that write is considered dead.
+"""The state of an earlier write with the same rows is read LOOKS times, with a pause of LOOK_SECONDS before each read.
+If the state does not change, the driver of the earlier write is considered dead.
 """
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,8 @@ logger = logging.getLogger(__name__)
 
 async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
     """Write the decision to commit a write without a writeId, commit the transactions of its tasks, and remove its
-    state. `topic` is the topic of all rows; None if the rows
-    name their topics. Also raises TakenOver if a later write of the same rows has considered this write dead and has
-    taken it over.
+    state. `topic` is the topic of all rows; None if the rows name their topics. Also raises TakenOver if a later write
+    of the same rows has assumed that this driver is dead, and has taken over its state.
     """
     told = list(messages)
     has_rows = any(message.written is not None for message in told)
@@ -82,8 +81,8 @@ async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage
 
 
 async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage], target: str) -> Query | None:
-    """Return a decided write of the same rows whose rows still exist and whose driver has died; None if there is no
-    such write.
+    """Return an earlier write of the same rows that is decided, whose rows still exist, and whose driver has died; None
+    if there is no such write.
     """
     digest = exactly_once.batch_digest(messages)
     if digest is None or not digest.rows:
@@ -98,8 +97,8 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
 
 
 def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
-    """Return whether this write has the same rows as the earlier write for each partition whose transaction is lost, or
-    may prove to be lost.
+    """Return whether this write has the same rows as the earlier write in each partition whose transaction is lost or
+    may still time out.
     """
     known = dict(state.lost) | {each.partition: each.digest for each in state.transactions}
     return all(digest is not None and brought.get(partition) == digest for partition, digest in known.items())

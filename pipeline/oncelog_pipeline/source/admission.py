@@ -14,7 +14,9 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """Return for each partition the number of offsets between `start` and `end`; partitions without any are omitted."""
+    """Return for each partition the number of offsets between `start` and `end`; partitions whose number is 0 are
+    omitted.
+    """
     return {
         partition: end[partition] - start.get(partition, 0)
         for partition in sorted(end)
@@ -27,8 +29,8 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
     each partition.
 
     Each partition with records gets at least one offset, if possible, so that a small partition does not starve beside
-    a large one. Offsets that remain after rounding down go to the partitions that lost most by rounding; ties are
-    broken by partition name, so that equal input always gives an equal batch.
+    a large one. The shares are rounded down, and the remaining offsets go to the partitions that lost most by rounding.
+    Ties are broken by partition name, so that equal input always gives an equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -87,8 +89,9 @@ def is_worth_a_batch(
     waited_s: float,
     longest_s: float,
 ) -> bool:
-    """Return whether a batch should begin now: at least `least` offsets are available (minOffsetsPerTrigger), or some
-    are available and the last batch was `longest_s` seconds ago (maxTriggerDelay).
+    """Return whether a batch should begin now. That is the case if at least `least` offsets are available
+    (minOffsetsPerTrigger), or if any offset is available and the last batch was `longest_s` seconds ago
+    (maxTriggerDelay).
     """
     there = sum(sizes(start, end).values())
     return least is None or there >= least or (there > 0 and waited_s >= longest_s)

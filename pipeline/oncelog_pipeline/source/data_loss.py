@@ -43,7 +43,7 @@ def losses(
 def made_anew(
     wanted: Mapping[TopicPartition, int], known: Mapping[str, str], ids: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return the losses for each topic that was deleted and created again since the query read it. A topic that was
+    """Return one sentence for each topic that was deleted and created again since the query read it. A topic that was
     created again has other records, even at the same offsets.
 
     `known` are the topic ids at the time of reading, `ids` the present topic ids.
@@ -61,7 +61,7 @@ def made_anew(
 
 
 def check(lost: list[str]) -> None:
-    """Raises DataLoss."""
+    """Raise DataLoss if `lost` contains any sentence about lost records."""
     if lost:
         raise DataLoss(
             f"{'; '.join(lost)}. To continue with the remaining records, set failOnDataLoss=false; to keep this "
@@ -75,8 +75,8 @@ def readable(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Return the offsets at which to continue if losses are accepted: at least the beginning of each log, without
-    deleted partitions.
+    """Return the offsets at which to continue if losses are accepted. An offset that the log no longer has, or does not
+    have yet, is replaced by the beginning of the log; deleted partitions are omitted.
     """
     return {
         partition: earliest[partition] if offset > latest[partition] else max(offset, earliest[partition])

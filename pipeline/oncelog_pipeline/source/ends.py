@@ -7,8 +7,9 @@ the ends until `watch.py` reports new records.
 After a pause, a look also replaces the cached ends without such a report. The pause begins at FRESH_SECONDS, doubles
 while the ends do not change, and is reset to FRESH_SECONDS when they change. While brokers are watched, the pause grows
 up to LONGEST_SECONDS, in case a connection is lost unnoticed; without a watch it grows only until the looks use at most
-IDLE_SHARE of a CPU core. Most looks request only the ends, with one request to each leader. A look also requests topics
-and the beginnings of partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
+IDLE_SHARE of a CPU core. Most looks request only the ends, with one request to each leader. If an end has changed, a
+look also requests the topics and the beginnings of the partitions. It also does this when FULL_SECONDS have passed, so
+that new partitions are found.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from oncelog_pipeline.source.progress import Log
 FRESH_SECONDS: Final = 0.1
 """The shortest pause in seconds between two looks, which request the ends of partitions from the brokers."""
 LONGEST_SECONDS: Final = 5.0
-"""The longest pause in seconds between two requests of the ends, and so the longest delay until new records are
-noticed, with any number of partitions.
+"""The longest pause in seconds between two looks. New records are noticed after at most this time, however many
+partitions there are.
 """
 FULL_SECONDS: Final = 5.0
-"""Seconds after which the source requests not only the ends, but also the topics and the beginnings of partitions."""
+"""At most this many seconds pass until a look requests not only the ends, but also the topics and the beginnings of the
+partitions.
+"""
 IDLE_SHARE: Final = 0.01
-"""While the query is idle and no Fetch waits at the brokers for new records, requests of the ends may use at most this
-share of a CPU core.
+"""The largest share of a CPU core that looks may use while the query is idle and no Fetch waits at the brokers for new
+records.
 """
 
 
@@ -62,8 +65,7 @@ class Ends:
         self._looked_fully = 0.0
         self._pause = FRESH_SECONDS
         self._affordable = FRESH_SECONDS
-        """The pause in seconds between two requests of the ends at which these requests use IDLE_SHARE of a CPU core.
-        """
+        """The shortest pause in seconds between two looks that keeps their CPU time within IDLE_SHARE."""
         self._is_due = False
 
     @property

@@ -1,7 +1,7 @@
 """Computes the lag metrics of Spark's own Kafka connector from the progress of a query. Pure.
 
-Spark does not let a Python source report metrics of its own. Each progress report has the offsets from which these
-metrics are computed: the end of the batch, and the ends of the partitions.
+Spark does not let a Python source report metrics of its own. This module computes them from two offsets that each
+progress report has for each partition: the end of the batch, and the end of the partition.
 """
 
 from __future__ import annotations

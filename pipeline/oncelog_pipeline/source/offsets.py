@@ -19,17 +19,17 @@ FROM: Final = "_from"
 """A key beside the topics in the JSON of a batch's end, used if the batch does not begin where the previous batch
 ended; its value is the beginning of the batch.
 
-Batch 0 has this key, because Spark requests the beginning again if the query restarts before batch 0 is in the
-checkpoint, and "latest" would then be a later offset. A batch with new partitions, or with partitions whose first
-offset has increased, has this key, too.
+Batch 0 has this key: if the query restarts before batch 0 is in the checkpoint, Spark requests the beginning again, and
+"latest" would then mean a later offset. A batch with new partitions, or with partitions whose first offset has
+increased, has this key, too.
 """
 IDS: Final = "_ids"
 """Key beside the topics; its value is the id of each topic. The ids show whether a topic was deleted and created again.
 Offsets of an older release, or of Spark's own connector, have no ids.
 """
 INITIAL: Final = "_initial"
-"""A key that marks the initial offset of a query, because Spark logs batch 0 only if its end differs from the initial
-offset.
+"""This key marks the initial offset of a query, so that the end of batch 0 always differs from it. Spark writes batch 0
+to its log only if the two differ.
 """
 STREAM: Final = "_stream"
 """Key beside the topics; its value is the id of the stream, under which the cluster stores the stream's plans
@@ -42,7 +42,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class BadOffsets(ValueError):
-    """The text or value is not the JSON of offsets."""
+    """The given text or parsed JSON does not have the form of offsets."""
 
 
 def partitions_from_json(text: str) -> list[TopicPartition]:
@@ -58,9 +58,9 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
-    """Return the number of each partition: an offset, LATEST, EARLIEST, or milliseconds; raise an error if a number is
-    below `least`.
-    Raises BadOffsets."""
+    """Return the number that the JSON has for each partition: an offset, LATEST, EARLIEST, or milliseconds. A number
+    below `least` is an error. Raises BadOffsets.
+    """
     return offsets_from(_object(text), least=least)
 
 
@@ -119,9 +119,9 @@ def stream_from(read: Mapping[str, Any]) -> str | None:
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
-    """Return where a batch begins: the beginning that the JSON of its end contains, or else the end of the previous
-    batch. Raises
-    BadOffsets."""
+    """Return where a batch begins: at the beginning that the JSON of its end contains, otherwise at the end of the
+    previous batch. Raises BadOffsets.
+    """
     return offsets_from(end.get(FROM, start))
 
 

@@ -9,8 +9,8 @@ where that plan ends. The replay therefore reads the same records as the decided
 
 - Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. Even then
   a replay may have other rows, so the sink compares the rows.
-- A plan names the partitions whose offset the batch advances, how many partitions these are, and a checksum of the
-offsets of all partitions. A plan is valid only if the committed offset of each of its partitions contains it.
+- A plan contains the partitions whose offsets the batch advances, the number of these partitions, and a checksum of the
+  offsets of all partitions of the stream. A plan is valid only if the metadata of each of its partitions contains it.
 
 The committed offset of a partition is where the last plan ended. The metadata of the committed offset has the last
 plans, the newest last: "NUMBER/PARTITIONS/CHECKSUM:START-END,...".
@@ -30,11 +30,13 @@ from oncelog_pipeline.source.offsets import Offsets
 GROUP_PREFIX: Final = "oncelog-spark-source/"
 """The prefix of the names of the groups whose committed offsets store plans; the id of the stream follows."""
 KEPT: Final = 20
-"""How many plans are kept, and thus how many batches a checkpoint may lose; fewer plans are kept if they move many
-partitions.
+"""The maximum number of plans that are kept, and so the number of batches that a checkpoint may lose. Fewer plans are
+kept if their batches read many partitions (KEPT_ENTRIES).
 """
 KEPT_ENTRIES: Final = 2000
-"""The maximum number of entries of all partitions together: some 40 KB, which are committed with each batch."""
+"""The maximum number of entries that are stored for all partitions together. An entry is the part of a plan about one
+partition; all entries, some 40 KB, are committed with each batch.
+"""
 
 _NUMBER: Final = "([0-9]{1,19})"
 _ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")
@@ -148,7 +150,7 @@ def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
     """Return a checksum of the offsets of all partitions. Partitions at offset 0 do not count, as they may be new.
 
     The checksum of each partition continues from that of the previous partition. An XOR of separate checksums would be
-    the same for (10, 10) and (11, 11), because CRCs are linear.
+    the same for the offsets (10, 10) and (11, 11), because CRCs are linear.
     """
     total = 0
     for (topic, index), offset in sorted(offsets.items()):

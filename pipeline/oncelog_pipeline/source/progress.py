@@ -17,8 +17,8 @@ NO_PLANS: Final = Plans()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a batch: `least` (offsets) and `longest_s` (seconds) apply only to continuous streams, `most`
-    (offsets) and `most_bytes` to every batch.
+    """The limits of a batch. `least` (offsets) and `longest_s` (seconds) do not apply with the trigger AvailableNow;
+    `most` (offsets) and `most_bytes` apply to every batch.
     """
 
     most: int | None = None
@@ -42,7 +42,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The next batch of a stream. The next batch of a stream."""
+    """The next batch of a stream: it begins at `start` and ends at `end`. The warnings are sentences about accepted
+    data loss.
+    """
 
     start: Offsets
     end: Offsets
@@ -59,8 +61,8 @@ def next_batch(
     ids: Mapping[str, str] | None = None,
     plans: Plans = NO_PLANS,
 ) -> NextBatch:
-    """Return the batch that follows the batch which ended at `start`. If there are too few offsets for a batch yet, the
-    returned batch ends where it starts.
+    """Return the next batch; `start` is the end of the previous batch. If there are too few offsets for a batch yet,
+    the returned batch ends where it starts.
 
     `ids` are the known ids of the topics that were read up to `start`. A topic that was created again since then counts
     as lost, and is read from its beginning, like a new partition. `target` is the fixed end of a query with

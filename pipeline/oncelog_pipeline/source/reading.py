@@ -13,11 +13,12 @@ from oncelog_pipeline.source.data_loss import DataLoss
 from oncelog_pipeline.source.ranges import OffsetRange
 
 LOOK_MS: Final = 100
-"""Milliseconds between two checks whether a range has ended without another record."""
+"""Timeout of each poll, in milliseconds. After a poll without records, the position shows whether the range has ended.
+"""
 
 
 class NothingRead(Exception):
-    """No record of a range arrived for too long (kafkaConsumer.pollTimeoutMs)."""
+    """No record of a range has arrived within kafkaConsumer.pollTimeoutMs."""
 
 
 async def read_range(
@@ -34,8 +35,8 @@ async def read_range(
     `settings` are keyword arguments of `oncelog.Consumer`. Reading ends when the position has passed the end of the
     range; counting records would not work, because the last offsets may belong to control batches, or to aborted or
     compacted records. Close the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins
-    after the start of the range. Without `fails_on_data_loss` such a range is read from the beginning of the log, and
-    DataLoss is not raised.
+    after the start of the range. Without `fails_on_data_loss`, DataLoss is not raised, and a range that begins before
+    the log is read from the beginning of the log.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
 

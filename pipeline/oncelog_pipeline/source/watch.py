@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 
 class EndWatch:
-    """Watches the ends of one stream. `make` is a function that returns a connected client. Use the object on one event
-    loop only, except `is_on`.
+    """Watches the ends of one stream. `make` is a function that returns a connected client. Only `is_on` may be called
+    outside of the event loop that uses the object.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Admin]], isolation_level: IsolationLevel) -> None:
@@ -90,8 +90,8 @@ class EndWatch:
         await self._disconnect()
 
     async def _watch(self, ends: Offsets) -> bool:
-        """Return True when a leader reports records or an error beyond the known ends, False if a leader cannot be
-        reached.
+        """Return True when a leader reports records beyond the known ends, or an error; return False if a leader cannot
+        be reached.
         """
         asking: list[asyncio.Task[None]] = []
         try:

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 class BatchReader(QuickStart, DataSourceReader):
     """The reader of `spark.read`.
 
-    The reader accepts no pushed-down filters, because PySpark refuses every query of a source that accepts them, unless
-    `spark.sql.python.filterPushdown.enabled` is set. Bounds are set with startingOffsets and endingOffsets.
+    The reader accepts no pushed-down filters. If it did, PySpark would refuse every query of this source while
+    `spark.sql.python.filterPushdown.enabled` is not set. Bounds are set with startingOffsets and endingOffsets.
     """
 
     def __init__(self, options: SourceOptions) -> None:

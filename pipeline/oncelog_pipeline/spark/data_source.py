@@ -42,12 +42,12 @@ class OncelogDataSource(DataSource):
         return source_columns.schema(includes_headers=options.flag("includeHeaders", False))
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Raises OptionError."""
+        """Return the reader of a batch query. Raises OptionError."""
         freeze_modules()
         return BatchReader(source_options(dict(self.options), is_stream=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        """Raises OptionError."""
+        """Return the reader of a stream. Raises OptionError."""
         options = source_options(dict(self.options), is_stream=True)
         return StreamReader(options) if HAS_READ_LIMITS else OlderStreamReader(options)
 

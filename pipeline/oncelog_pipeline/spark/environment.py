@@ -24,7 +24,7 @@ class UnsupportedPySpark(Exception):
 
 
 def worker_python() -> str:
-    """Return the command with which Spark is to start its Python processes.
+    """Return the command for PYSPARK_PYTHON, with which Spark starts its Python processes.
 
     On Linux the command is the launcher in the directory of the running Python, which saves most of the CPU time of a
     start. On other systems, or if there is no launcher, the command is the running Python itself.
@@ -57,7 +57,7 @@ def pyspark_version() -> str | None:
 
 
 def check_version(version: str | None) -> None:
-    """Raises UnsupportedPySpark."""
+    """Raise UnsupportedPySpark if this version of PySpark is too old; None, for no PySpark, is accepted."""
     if version is not None and int(version.partition(".")[0]) < OLDEST_PYSPARK:
         raise UnsupportedPySpark(
             f'PySpark {version} is installed, which knows no data sources in Python, and so no format("oncelog"):'

@@ -1,5 +1,5 @@
-"""Determines, in a Spark task, the query, batch, task and attempt to which the task belongs; Spark reports these only
-inside tasks.
+"""Determines to which query and batch a Spark task belongs, and which attempt of which task it is. Spark reports this
+only inside tasks.
 
 The query, its run and its batch are local properties of Spark that no Spark document names. These properties are the
 same in PySpark 4.0 to 4.3, which `make test-sparks` tests. If a later version of PySpark renames these properties, the
@@ -51,7 +51,9 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """A write with `df.write`; its name is its writeId, or its run if it has no writeId. Each write has a new `run`."""
+    """A write with `df.write`. Its name is its writeId; without a writeId, its name is derived from `run`. Each write
+    has a new `run`.
+    """
 
     write_id: str | None
     run: str
@@ -88,7 +90,7 @@ def batch_of(write: BatchWrite) -> Batch:
     """Return the batch that a task of a `df.write` writes; inside foreachBatch this write is one part of the stream's
     batch.
 
-    Raises UnknownQuery, and OptionError for a write inside foreachBatch without a name.
+    Raises UnknownQuery, and OptionError for a write inside foreachBatch without a writeId.
     """
     found = _query_and_number()
     if found is None:

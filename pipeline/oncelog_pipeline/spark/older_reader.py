@@ -36,11 +36,11 @@ LIMITS: Final[Mapping[str, str]] = {
 
 
 class UnknownPosition(Exception):
-    """Spark requested new offsets of a query before it had told the reader the position of the query."""
+    """Spark requested the next end of a query before it had told the reader where the query's last batch ended."""
 
 
 class OlderStreamReader(StreamReader):
-    """A stream reader without limits: each batch reads all available records."""
+    """The stream reader for PySpark 4.0 and 4.1. It has no limits: each batch reads all available records."""
 
     def __init__(self, options: SourceOptions) -> None:
         """Raise OptionError for options that limit a batch."""

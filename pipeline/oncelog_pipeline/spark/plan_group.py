@@ -42,8 +42,8 @@ class PlanGroup:
         return cls(options, stream, plans_from({partition: each.metadata for partition, each in committed.items()}))
 
     async def record(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-        """Commit the plan of a batch, unless the plan is stored already. If the commit fails, a warning says why, and
-        the batch continues.
+        """Commit the plan of a batch, unless the cluster has the plan already. If the commit fails, a warning says why,
+        and the batch continues.
         """
         plans = self.plans.with_batch(start, end)
         if plans is self.plans or not self._is_allowed:

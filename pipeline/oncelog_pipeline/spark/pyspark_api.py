@@ -57,8 +57,8 @@ except ImportError:  # PySpark before 4.2
         max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stand-in. The stand-in has no effect: Spark before 4.2 does not use this class with Python sources, so the
-        trigger AvailableNow runs one batch, like Trigger.Once.
+        """A stand-in without effect: Spark before 4.2 does not use this class with Python sources, so the trigger
+        AvailableNow runs one batch, like Trigger.Once.
         """
 
 else:

@@ -34,14 +34,15 @@ def acknowledge() -> None:
         return
     with suppress(OSError):  # the system has no /proc
         for name in os.listdir(OPEN_FILES):
-            # ignore the listing's own descriptor, which is closed now, and descriptors that are not TCP sockets
+            # Ignore errors: the descriptor may be the one by which listdir read the directory, which is closed now, or
+            # may belong to a socket that is not TCP.
             with suppress(OSError):
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     _acknowledge(int(name))
 
 
 def _acknowledge(file: int) -> None:
-    """Raises OSError."""
+    """Acknowledge immediately the data of the socket with this file descriptor. Raises OSError."""
     connection = socket.socket(fileno=file)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)

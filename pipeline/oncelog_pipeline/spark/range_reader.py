@@ -16,9 +16,9 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 2
-"""How many Arrow batches are passed to Spark's thread together; passing several saves CPU, because each switch of
-threads costs CPU. A task holds at most twice as many batches: the batches that Spark's thread is reading, and the next
-batches.
+"""The number of Arrow batches that are passed to Spark's thread together. Passing several batches saves CPU, because
+each switch between threads costs CPU. A task holds at most twice as many batches: the batches that Spark's thread is
+reading, and the next batches.
 """
 
 

@@ -2,12 +2,12 @@
 
 1. The decoder finds the beginnings of the records one after another, by the length in front of each record. Consecutive
    records of equal length (a run) are found in one step.
-2. When all beginnings are known, each field is read for all records in one step; positions and lengths are arrays.
-3. Arrow gathers keys and values by these positions from the bytes of the fetch response.
+2. When all beginnings are known, each field is read for all records in one step, with arrays of positions and of
+   lengths. 3. Arrow copies keys and values from the bytes of the fetch response, by their positions and lengths.
 
-Records with headers, with a length of more than four bytes, or with inconsistent bytes are not decoded here. The result
-is then None, and the decoder of single batches decodes the records or reports the fault. For the format of a record see
-`oncelog_protocol.records.record`.
+Records with headers, records whose length takes more than four bytes, and malformed records are not decoded here. The
+result is then None, and the decoder of single batches decodes the records or reports the fault. For the format of a
+record see `oncelog_protocol.records.record`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MIN_RUN: Final = 8
 """A run (consecutive records of equal length) is searched only if at least this many records remain."""
 MAX_SHORT: Final = 4
 MAX_LONG: Final = 9
-"""The longest varints, in bytes, that this module decodes to 32-bit and to 64-bit numbers."""
+"""This module decodes varints of at most MAX_SHORT bytes for 32-bit fields, and of at most MAX_LONG bytes for 64-bit
+fields.
+"""
 
 
 class RecordArrays(NamedTuple):
@@ -164,7 +166,7 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
                 following += run * size
         position = following
     if position != end:
-        raise _NotPlain  # a record that extends beyond the end of its batch also leads here
+        raise _NotPlain  # also true if a record extends beyond the end of its batch
     arrays.append(np.array(single, np.int32))
     return arrays
 
@@ -248,7 +250,8 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     bounds[1::2] = ends
     every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
-    import pyarrow.compute as pc  # imported here because the import takes 30 ms, and planning does not need the module
+    # Import it here: the import takes 30 ms, and processes that only plan batches do not need the module.
+    import pyarrow.compute as pc
 
     return pc.take(
         every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False
@@ -256,7 +259,7 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
 
 
 def arrow_array(values: Any, kind: Any, is_null: Any = None) -> Any:
-    """Return an Arrow array of this type over the memory of a numpy array.
+    """Return an Arrow array of this type that uses the memory of a numpy array.
 
     `pa.array` and `pa.scalar` are avoided: their first call in a process imports pandas, if installed, in 150 ms of
     CPU.

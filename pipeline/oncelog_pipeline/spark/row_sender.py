@@ -16,23 +16,25 @@ if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 512 * 1024
-"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). A large batch
-size is suitable because a task has many rows at the same time and its latency does not matter: with rows of 1 KB a task
-takes a fifth less CPU than with batches of 256 KiB.
+"""The sink's default of batch.size in bytes: half of the default of max.message.bytes. A large batch size is suitable
+because a task has many rows at the same time and its latency does not matter: with rows of 1 KB a task takes a fifth
+less CPU than with batches of 256 KiB.
 """
 
 MANY_ROWS: Final = 10_000
 MANY_BYTES: Final = 4 << 20
-"""Arrow batches below both limits are joined before their rows are divided among partitions. Each part of a divided
-batch costs some tens of microseconds, whatever its size. With 16 partitions and Arrow batches of 1 MB, joining saves
-half a microsecond of CPU for each row of 1 KB, even after subtracting the cost of the copy.
+"""Arrow batches below both limits are joined before their rows are divided among partitions. When a batch is divided,
+the rows of each partition cost some tens of microseconds, however few they are. With 16 partitions and Arrow batches of
+1 MB, joining saves half a microsecond of CPU for each row of 1 KB, even after subtracting the cost of the copy.
 """
 DIVIDING_COLUMNS: Final = frozenset({"key", "partition", "topic"})
-"""If a table has none of these columns, all rows of an Arrow batch go to one partition."""
+"""The columns that determine a row's topic or partition. If a table has none of them, all rows of an Arrow batch go to
+one partition.
+"""
 
 TURN: Final = 1 << 32
 GOLDEN_RATIO: Final = 2_654_435_769
-"""The fraction of the golden ratio, as a multiple of 1 / TURN."""
+"""The fractional part of the golden ratio, in units of 1 / TURN."""
 
 
 class BadRow(ValueError):
@@ -45,8 +47,8 @@ class Sender(Protocol):
     async def partition_count(self, topic: str) -> int: ...
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Count rows of one topic for the digest; the caller calls this once, before it calls `send_packed` with each
-        partition's part of the rows.
+        """Add rows of one topic to the digest. Call this once for all rows, before `send_packed` sends the rows of each
+        partition.
         """
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None: ...
@@ -56,9 +58,9 @@ def first_partition(task: int, batch: int, count: int) -> int:
     """Return the partition (below `count`) for a task's first rows without a key.
 
     The rows of a small batch fill only one partition's record batch, so each batch of a query begins at another
-    partition. The batch number times the golden ratio determines this partition. The fractional parts of these
-    multiples are spread evenly over all batches, and also over every second batch (a query with state has batches
-    without rows in between). The tasks of a batch use successive partitions.
+    partition. The batch number times the golden ratio determines this partition. The fractional parts of these products
+    are spread evenly, also if only every second batch has rows, as in some queries with state. The tasks of a batch use
+    successive partitions.
     """
     return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 
@@ -74,11 +76,11 @@ class PlainSender:
         """Do nothing, because this delivery needs no digest of the rows."""
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
-        """Like `Producer.send_packed`. Raises KafkaError."""
+        """Send the rows of one partition, as `Producer.send_packed` does. Raises KafkaError."""
         self._sent.append(await self.producer.send_packed(topic, partition, rows))
 
     async def partition_count(self, topic: str) -> int:
-        """Raises KafkaError."""
+        """Return the number of partitions of a topic. Raises KafkaError."""
         return len(await self.producer.partitions_for(topic))
 
     async def finish(self) -> None:
@@ -133,7 +135,7 @@ class RowSender:
         self._turn += 1
 
     def _by_topic(self, columns: RecordColumns) -> Iterable[tuple[str, RecordColumns]]:
-        """Raises BadRow."""
+        """Divide rows among their topics. Raises BadRow for a row without a topic."""
         from oncelog_pipeline.arrow.splitting import NoTopic, by_topic
 
         if self._topic is not None:

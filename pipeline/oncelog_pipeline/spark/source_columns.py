@@ -21,8 +21,8 @@ HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
 MAX_BYTES: Final = PARTITION_FETCH_BYTES
-"""Maximum size of one Arrow batch in bytes: it equals the most that a fetch response contains of one partition, so that
-an Arrow batch can be created from one response without a copy.
+"""Maximum size of one Arrow batch in bytes. It equals the source's default of max.partition.fetch.bytes, so that one
+fetch response becomes one Arrow batch without a copy.
 """
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
@@ -97,7 +97,7 @@ class BatchBuilder:
         return self._table(_arrays_of(decoded), headers)
 
     def _decoded(self, part: UndecodedBatch) -> ColumnBatch | None:
-        """Raises CorruptRecords."""
+        """Decode one batch; None if it has no records of the range. Raises CorruptRecords."""
         try:
             return part.decoded()
         except CorruptBatch as error:

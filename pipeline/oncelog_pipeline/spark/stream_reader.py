@@ -82,7 +82,8 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
-        """A log, and the start offsets beyond which this log has nothing to read; None before such a result is known.
+        """The arguments of the last look-up that has found nothing to read: the log, and the start offsets beyond which
+        this log had no records. None if there is no such result.
         """
         self._mean_bytes: dict[TopicPartition, float] = {}
         self._means_from = float("-inf")
@@ -96,7 +97,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         """Return the state that the copy in a task needs, which is only the options."""
         return {"_options": self._options}
 
-    # --- where a batch begins and ends
+    # Called on the driver: where batches begin and end.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
@@ -135,8 +136,8 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._idle is not None and self._idle[0] is log and self._idle[1] == start
 
     def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
-        """Return the end of the next batch within the available offsets `log`; the start itself if there is no batch
-        yet. Raises DataLoss, KafkaError.
+        """Return the end of the next batch if the partitions have the beginnings and ends in `log`; the start itself if
+        there is no batch yet. Raises DataLoss, KafkaError.
         """
         begin = offsets_from(start)
         limits = Limits(
@@ -175,7 +176,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return is_woken
 
     async def _admin_of_watch(self) -> Admin:
-        """Raises KafkaError."""
+        """Return the client of the watch, which has its own connections. Raises KafkaError."""
         return await connections().separate_admin(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -195,7 +196,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._plan_group
 
     def _with_means(self, log: Log) -> Log:
-        """Return the log, extended by the mean sizes of its records. Raises KafkaError."""
+        """Return the log with the mean record size of each partition. Raises KafkaError."""
         now = time.monotonic()
         if now - self._means_from > MEANS_SECONDS:
             self._mean_bytes, self._means_from = connections().run(self._means(log)), now
@@ -216,7 +217,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
-    # --- reading, in tasks
+    # Called on the driver (`partitions`) and in tasks (`read`): what the tasks read.
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the ranges that the tasks of a batch read. The ranges depend only on the arguments and the options, so

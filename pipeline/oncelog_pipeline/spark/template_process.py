@@ -1,8 +1,8 @@
 """The template process imports PySpark and oncelog once, and forks the Python processes that Spark starts.
 
 The launcher (`pipeline/scripts/oncelog_spark_python.py`, installed as `oncelog-spark-python`) starts one template
-process for each JVM. The launcher sends the arguments, the environment and the standard streams of the process to fork,
-a `python -m MODULE`.
+process for each JVM. The launcher sends the arguments (`-m MODULE ...`), the environment and the standard streams for
+the forked process.
 
 Invariants:
 
@@ -96,8 +96,8 @@ class TemplateProcess:
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Serve launchers. Serve launchers. Returns in each forked process with the request to run; returns None in
-        this process when the JVM ends.
+        """Serve launchers until the JVM ends. Returns the request to run in each forked process, and None in this
+        process when the JVM ends.
         """
         self._poll.register(self._jvm, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
@@ -155,8 +155,8 @@ class TemplateProcess:
         return None
 
     def _received(self, descriptor: int) -> Wanted | None:
-        """Receive the request of a launcher. Returns None if the process cannot be forked here; the launcher was then
-        refused, or has ended.
+        """Receive the request of a launcher. Returns None if no process is to be forked: the launcher was refused, or
+        has ended.
         """
         control, streams = self._controls[descriptor], list[int]()
         with suppress(OSError):
@@ -245,8 +245,8 @@ def become(wanted: Wanted) -> NoReturn:
 def exit_code(run: Callable[[], object]) -> int:
     """Call `run` and Python's exit handlers, and return the exit code, 0 to 255.
 
-    The interpreter is not finalised, because that would touch, and so copy, all imported objects, which takes 40 ms of
-    CPU.
+    The interpreter is not finalised. Finalising would write to all imported objects, and so copy the memory that this
+    process shares with the template process, which takes 40 ms of CPU.
     """
     code: object = None
     try:

@@ -1,8 +1,8 @@
 """Writes streams and batches: the work of each task, and what the driver does with the messages of the tasks.
 
 Spark creates a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another copy, in
-another process. All shared state is therefore passed in the messages. Spark may call `abort` after a `commit` that has
-decided the batch.
+another process. All shared state is therefore passed in the messages. Spark also calls `abort` after a `commit` that
+raised an error; if that `commit` had written the decision to commit the batch, `abort` finishes the commit.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Writer(QuickStart):
         raise NotImplementedError
 
     async def cluster(self) -> KafkaCluster:
-        """Raises KafkaError."""
+        """Return the connected cluster to which the tasks write. Raises KafkaError."""
         return await connections().cluster(self._options)
 
     async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int, batch: int) -> None:
-        """Send all rows of a batch that belong to one task. Raises BadRow, KafkaError."""
+        """Send all rows of one task of a batch. Raises BadRow, KafkaError."""
         ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
         await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
@@ -131,7 +131,7 @@ class StreamWriter(Writer, StreamArrowWriter):
         self._decide(messages)
 
     def abort(self, messages: Sequence[TaskCommit | None], batchId: int) -> None:  # noqa: N803
-        """Raises KafkaError."""
+        """Abort a batch of the stream. Raises KafkaError."""
         self._undo(messages)
 
 
@@ -177,7 +177,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             await super()._commit(told)
 
     def abort(self, messages: Sequence[TaskCommit | None]) -> None:
-        """Raises KafkaError."""
+        """Abort the write. Raises KafkaError."""
         self._undo(messages)
 
     async def _abort(self, told: Sequence[TaskMessage]) -> None:

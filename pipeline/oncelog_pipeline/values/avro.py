@@ -52,7 +52,7 @@ class AvroDecoder:
         return self._array(decoded, made, places)
 
     def _value(self, value: bytes, reader: Writer) -> Any:
-        """Raises InvalidValue."""
+        """Decode one value. Raises InvalidValue."""
         writer = reader
         if self.format.is_framed:
             number, value = unframed(value)
@@ -68,8 +68,8 @@ class AvroDecoder:
         return decoded
 
     def _array(self, decoded: list[Any], made: pa.DataType, places: Callable[[], Places]) -> pa.Array:
-        """Return an Arrow array of the decoded values. A value may exceed the range of a column's type: for example, a
-        time in the year 300,000.
+        """Return an Arrow array of the decoded values. Raises InvalidValue if a value exceeds the range of its column's
+        type, such as a time in the year 300,000.
         """
         try:
             return pa.array(decoded, made)

@@ -1,8 +1,8 @@
 """Maps Avro schemas to Arrow types. Pure.
 
-A union with null becomes a nullable column; a union of int and long becomes a long, one of float and double a double;
-other unions are refused. The logical types that Spark also has are kept: decimal, date and timestamps. A uuid becomes a
-string; times of day remain numbers.
+A union with null becomes a nullable column. A union of int and long becomes a long, and a union of float and double
+becomes a double. Other unions are refused. The logical types that Spark also has are kept: decimal, date and
+timestamps. A uuid becomes a string; times of day remain numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WIDENED: Final[Mapping[frozenset[str], pa.DataType]] = {
 
 def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None = None) -> Schema:
     """Return the parsed schema, without logical types that Spark does not have. `referred` are the texts of the schemas
-    to which the schema refers; `named` is filled with all named types. Raises SchemaError.
+    to which the schema refers. The function adds all named types to `named`. Raises SchemaError.
     """
     named = {} if named is None else named
     try:

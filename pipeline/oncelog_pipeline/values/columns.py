@@ -1,4 +1,4 @@
-"""Decodes and encodes columns of a Spark table, as a ValueFormat says."""
+"""Decodes and encodes columns of a Spark table, in the format that a ValueFormat describes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _decoded(column: str, form: ValueFormat) -> Column:
 
 
 def _from_json(text: Column, form: ValueFormat) -> Column:
-    """Parse JSON. Decode a column of JSON. The error for an invalid text contains its topic, partition and offset,
-    which FAILFAST would not report.
+    """Decode a column of JSON. The error for an invalid text contains its topic, partition and offset, which FAILFAST
+    would not report.
     """
     schema = _json_schema(form.schema or "")
     if not form.fails_if_invalid:
@@ -56,7 +56,7 @@ def _from_json(text: Column, form: ValueFormat) -> Column:
 
 
 def _json_schema(text: str) -> DataType:
-    """Raises SchemaError."""
+    """Parse the DDL of a schema. Raises SchemaError."""
     try:
         return DataType.fromDDL(text)
     except ParseException as error:

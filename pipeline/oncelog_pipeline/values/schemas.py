@@ -28,7 +28,9 @@ class UnreachableSchemas(Exception):
 
 
 class Writer(NamedTuple):
-    """A schema with which values were written, and the fastavro function that can read such values (`avro_bounds`)."""
+    """A schema with which values were written, and the function of `avro_bounds` with which values of this schema are
+    read.
+    """
 
     schema: Schema
     read: Callable[..., Any]

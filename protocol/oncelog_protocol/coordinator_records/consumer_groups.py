@@ -2,9 +2,8 @@
 
 The key's version is the type of the record. Records of groups have the types 3 (group epoch), 6 (assignment epoch), 4
 (topics; brokers before Kafka 4.1 write this type, and oncelog only reads it) and 16 (topics that match a regular
-expression).
-Records of members have the types 5 (their own metadata), 7 (target assignment) and 8 (current assignment). All values
-have version 0. A null value is a tombstone.
+expression). Records of members have the types 5 (their own metadata), 7 (target assignment) and 8 (current assignment).
+All values have version 0. A null value is a tombstone.
 """
 
 from __future__ import annotations

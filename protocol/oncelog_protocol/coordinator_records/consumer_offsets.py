@@ -36,8 +36,7 @@ class OffsetCommitValue:
     """A committed offset.
 
     v1: expire_timestamp, in this version only (since KIP-211, offsets expire according to the state of the group). v3:
-    leader_epoch (KIP-320). v4:
-    flexible.
+    leader_epoch (KIP-320). v4: flexible.
     """
 
     offset: int = int64()
@@ -49,7 +48,7 @@ class OffsetCommitValue:
 
 @message(versions="2", flexible=None)
 class GroupMetadataKey:
-    """A group."""
+    """The key of a group's state."""
 
     group: str = string("2")
 

@@ -1,8 +1,7 @@
 """The records of `__share_group_state`: the state of share partitions (KIP-932).
 
 A snapshot is the entire state of a share partition; an update changes the newest snapshot of its share partition. A
-null snapshot is a
-tombstone: the state was deleted.
+null snapshot is a tombstone: the state was deleted.
 """
 
 from __future__ import annotations

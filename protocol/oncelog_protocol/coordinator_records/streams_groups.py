@@ -139,8 +139,8 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
     @struct
     class TaskIds:
-        """`assignment_epochs`: the epoch in which each active task was assigned to the member (KIP-1251); None for
-        other tasks.
+        """Tasks of one subtopology. `assignment_epochs` has the epoch in which each active task was assigned to the
+        member (KIP-1251); it is None for other tasks.
         """
 
         subtopology_id: str = string()

@@ -10,8 +10,8 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""The value version that oncelog writes; Kafka writes it from `transaction.version` 1 on; v0 does not have the fields
-of KIP-890.
+"""The value version that oncelog writes. Kafka writes this version from `transaction.version` 1 on. Version 0 does not
+have the fields of KIP-890.
 """
 
 
@@ -36,7 +36,7 @@ class TransactionLogValue:
     next_producer_id: int = int64("1+", tag=1, default=-1)
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
-    transaction_status: int = int8()  # a TransactionState
+    transaction_status: int = int8()  # the number of a TransactionState
     transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # start time of the transaction in ms; -1 if none was started

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, float64, int16, int
 
 @message(api_key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
-    """Set or remove quotas of each entity.
+    """Set or remove the named quotas of each entity.
 
     v1: flexible.
     """

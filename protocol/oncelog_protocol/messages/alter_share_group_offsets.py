@@ -1,4 +1,6 @@
-"""AlterShareGroupOffsets (91): sets the start offsets of share partitions of a group without members (KIP-932)."""
+"""AlterShareGroupOffsets (91): sets the start offsets of a share group's share partitions; the group must have no
+members (KIP-932).
+"""
 
 from __future__ import annotations
 

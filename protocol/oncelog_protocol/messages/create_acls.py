@@ -1,4 +1,6 @@
-"""CreateAcls (30): adds ACLs (KIP-140). The numbers are defined in `oncelog_protocol/acls.py`."""
+"""CreateAcls (30): adds ACLs (KIP-140). `oncelog_protocol/acls.py` defines the numbers of resource types, pattern
+types, operations and permissions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 class CreateAclsRequest(Request["CreateAclsResponse"]):
     """The ACLs to create; an ACL that already exists is no error.
 
-    v2: flexible. v3: ACLs of users.
+    v2: flexible. v3: resources of the type USER (KIP-373).
     """
 
     creations: list[AclCreation] = array()

@@ -1,5 +1,5 @@
-"""DeleteAcls (31): deletes the ACLs that filters match (KIP-140). The numbers are defined in
-`oncelog_protocol/acls.py`.
+"""DeleteAcls (31): deletes the ACLs that filters match (KIP-140). `oncelog_protocol/acls.py` defines the numbers of
+resource types, pattern types, operations and permissions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 class DeleteAclsRequest(Request["DeleteAclsResponse"]):
     """The filters; null matches any name, principal or host.
 
-    v2: flexible. v3: ACLs of users.
+    v2: flexible. v3: resources of the type USER (KIP-373).
     """
 
     filters: list[DeleteAclsFilter] = array()

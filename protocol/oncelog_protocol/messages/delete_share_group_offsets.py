@@ -1,4 +1,6 @@
-"""DeleteShareGroupOffsets (92): deletes the state of a share group without members for topics (KIP-932)."""
+"""DeleteShareGroupOffsets (92): deletes the state that a share group has for topics; the group must have no members
+(KIP-932).
+"""
 
 from __future__ import annotations
 

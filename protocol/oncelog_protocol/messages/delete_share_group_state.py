@@ -24,7 +24,7 @@ class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
 
 @message(api_key=86, versions="0", flexible="0+")
 class DeleteShareGroupStateResponse:
-    """The error code for each share partition; NONE also if no state existed.
+    """The error code for each share partition; the code is NONE also if the share partition had no state.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST.
     """

@@ -1,5 +1,5 @@
-"""DescribeAcls (29): returns the ACLs that a filter matches (KIP-140). The numbers are defined in
-`oncelog_protocol/acls.py`.
+"""DescribeAcls (29): returns the ACLs that a filter matches (KIP-140). `oncelog_protocol/acls.py` defines the numbers
+of resource types, pattern types, operations and permissions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     """The filter; null matches any name, principal or host.
 
-    v2: flexible. v3: ACLs of users.
+    v2: flexible. v3: resources of the type USER (KIP-373).
     """
 
     resource_type_filter: int = int8()

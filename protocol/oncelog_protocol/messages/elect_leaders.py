@@ -1,6 +1,6 @@
 """ElectLeaders (43): elects preferred replicas as leaders or, in an unclean election, out-of-sync replicas. The
-controller serves this
-request."""
+controller serves this request.
+"""
 
 from __future__ import annotations
 

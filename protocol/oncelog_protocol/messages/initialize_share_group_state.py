@@ -8,8 +8,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 @message(api_key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
     """Initialise or reset the state of share partitions, with a new state epoch. A start offset of -1 means that the
-    group's
-    share.auto.offset.reset decides when the partition's leader first uses the state.
+    group's share.auto.offset.reset decides when the partition's leader first uses the state.
     """
 
     group_id: str = string()

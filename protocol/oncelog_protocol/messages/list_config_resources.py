@@ -7,7 +7,7 @@ from typing import Final
 from oncelog_protocol.schema import Request, array, int8, int16, int32, message, string, struct
 
 CLIENT_METRICS: Final = 16
-"""The type (`ResourceType` of DescribeConfigs) of all resources in a v0 response: client metrics."""
+"""The `ResourceType` (of DescribeConfigs) for client metrics, which is the type of all resources in a v0 response."""
 
 
 @message(api_key=74, versions="0-1", flexible="0+")

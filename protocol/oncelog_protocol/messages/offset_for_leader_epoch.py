@@ -47,7 +47,8 @@ class OffsetForLeaderEpochResponse:
 
     throttle_time_ms: int = int32("2+", default=0)
     topics: list[OffsetForLeaderTopicResult] = array()
-    # oncelog's own field: last epochs and ends of this broker's logs; KAFKA_STORAGE_ERROR: the log is offline
+    # oncelog's own field: the last leader epoch and the end offset of each of this broker's logs; the error
+    # KAFKA_STORAGE_ERROR means that the log is offline
     are_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, bytes_, int16, int64, message, stri
 
 @message(api_key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
-    """A token of the client.
+    """The client's token.
 
     v2: flexible.
     """

@@ -30,7 +30,7 @@ class ShareGroupDescribeResponse:
         error_code: int = int16()
         error_message: str | None = string(nullable="0+", default=None)
         group_id: str = string()
-        group_state: str = string()  # Empty, Stable, Dead; "" on error
+        group_state: str = string()  # Empty, Stable or Dead; "" on error
         group_epoch: int = int32()
         assignment_epoch: int = int32()
         assignor_name: str = string()

@@ -8,9 +8,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, neste
 @message(api_key=76, versions="1", flexible="0+")
 class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     """Join, stay in or leave the group, as the member epoch says: 0 joins, the epoch of the last response stays, -1
-    leaves. None means that a field has not
-    changed since the last heartbeat. Version 0 was an early-access version of Kafka 4.0, which no broker serves any
-    more.
+    leaves. None means that a field has not changed since the last heartbeat. Version 0 was an early-access version of
+    Kafka 4.0, which no broker serves any more.
     """
 
     group_id: str = string()

@@ -24,7 +24,7 @@ from oncelog_protocol.schema import (
 
 
 class StatusCode(IntEnum):
-    """A condition of the group that members must know."""
+    """A status of the group that its members must know."""
 
     STALE_TOPOLOGY = 0
     """The topology of the member is older than the topology of the group."""
@@ -71,8 +71,8 @@ class TaskIds:
 
 @struct
 class TaskOffset:
-    """For one task, either the sum of the member's offsets in the task's changelog topics, or the sum of the end
-    offsets of these topics.
+    """An offset sum of one task: either the sum of the member's offsets in the task's changelog topics, or the sum of
+    the end offsets of these topics.
     """
 
     subtopology_id: str = string()
@@ -83,8 +83,7 @@ class TaskOffset:
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """Join, stay in or leave the group, as the member epoch says: 0 joins, the epoch of the last response stays, -1
-    leaves. None means that a field has not
-    changed since the last heartbeat.
+    leaves. None means that a field has not changed since the last heartbeat.
     """
 
     group_id: str = string()
@@ -135,7 +134,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
 
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatResponse:
-    """The epoch of the member, the conditions of its group, and the tasks of the member if they have changed.
+    """The epoch of the member, the status of its group, and the tasks of the member if they have changed.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, NOT_COORDINATOR,
     COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,

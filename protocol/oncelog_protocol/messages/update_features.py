@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class UpgradeType(IntEnum):
-    """How the level of a feature may be changed."""
+    """Says in which direction the level of a feature may be changed."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -39,7 +39,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
 
 @message(api_key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Says whether the levels were changed.
+    """The response says whether the levels were changed.
 
     `error_code` is the first error of any feature. In v0 and v1, the response lists the features if all changes were
     accepted.

@@ -176,8 +176,8 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time (ms) from which tombstones and markers of this batch may be removed (the delete horizon, KIP-534);
-        None if no cleaner has set it.
+        """The delete horizon (KIP-534): the time in ms from which tombstones and markers of this batch may be removed;
+        None if no log cleaner has set it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
@@ -202,7 +202,7 @@ class RecordBatch:
 
 
 def batch_crc(batch: Buffer) -> int:
-    """Return the CRC-32C over the bytes from the attributes to the end of the batch that fills `batch`."""
+    """Return the CRC-32C of a batch over its bytes from the attributes to its end; `batch` is exactly this batch."""
     return int(crc32c(memoryview(batch)[CRC_START:]))
 
 
@@ -220,7 +220,9 @@ def batches(buffer: Buffer) -> Iterator[RecordBatch]:
 
 
 def whole_batches_size(buffer: Buffer) -> int:
-    """Return the number of bytes of `buffer` that complete batches occupy, judged by their length fields alone."""
+    """Return the number of bytes that the complete batches in `buffer` occupy, according to their length fields
+    alone.
+    """
     position, end = 0, len(buffer)
     while end - position >= LOG_OVERHEAD:
         (batch_length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_AT)

@@ -1,4 +1,5 @@
-"""Writes record batches: the builder of a producer's accumulator, and `build_batch` for a known list of records.
+"""Writes record batches: `RecordBatchBuilder` for the accumulator of a producer, and `build_batch` for a known list of
+records.
 
 Records are encoded once, when they are added, after a gap for the header. `close` compresses the records. `build`
 writes the header with producer id, epoch, sequence and CRC, so a change of these values rewrites only the header (S21,
@@ -91,7 +92,7 @@ def encode_record(
 
 
 def encode_headers(headers: HeaderSequence) -> bytes:
-    """Return the encoded headers of a record, which are its last part: the number of headers, and each header."""
+    """Return the encoded headers of a record, which end the record: the number of headers, followed by each header."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -141,8 +142,9 @@ class RecordBatchBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of header and records: before `close` without compression, after `close` the final size of the
-        batch."""
+        """Bytes of header and records. Before `close` this is the size without compression; after `close`, it is the
+        final size of the batch.
+        """
         return len(self._buffer)
 
     @property
@@ -169,8 +171,7 @@ class RecordBatchBuilder:
 
     def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
         """Add records to a batch that already has a record; the added records have one common timestamp and no headers.
-        Returns the number of
-        added records, 0 if the batch is full. `keys` and `values` have the same length.
+        Returns the number of added records, 0 if the batch is full. `keys` and `values` have the same length.
         """
         assert not self._is_closed, "a closed batch takes no records"
         assert self.records_count, "the first record may be larger than the batch: append it"
@@ -184,8 +185,7 @@ class RecordBatchBuilder:
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
         """Let the caller encode records into this batch, which must already have a record. Returns the timestamps of
-        the added
-        records; empty if the batch is full.
+        the added records; empty if the batch is full.
 
         `pack_more` is called with the offset delta of the first record, the batch's base timestamp (ms) and the number
         of free bytes, and encodes as many records as fit.

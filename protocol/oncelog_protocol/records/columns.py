@@ -2,11 +2,10 @@
 columns.
 
 The module has two decoders, which give the same result. The general decoder decodes field by field in straight-line
-code, with
-one- and two-byte varints inline, because a function call for each field would double the time. However, producers often
-write runs of records that differ only in content, with equal lengths and consecutive offsets. The bytes of such a run
-form a matrix with a row per record, so one strided slice reads the same field of all records. This second decoder needs
-a quarter of the general decoder's time. The module `record` describes the format.
+code, with one- and two-byte varints inline, because a function call for each field would double the time. However,
+producers often write runs of records that differ only in content, with equal lengths and consecutive offsets. The bytes
+of such a run form a matrix with a row per record, so one strided slice reads the same field of all records. This second
+decoder needs a quarter of the general decoder's time. The module `record` describes the format.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
 
 def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
     """Return the decompressed records, after the checks that need only the header; if the records are not compressed,
-    the result is a view of the batch. Raises
-    CorruptBatch.
+    the result is a view of the batch. Raises CorruptBatch.
     """
     if batch.compression != Compression.NONE:
         return records_data(batch, max_bytes)
@@ -106,20 +104,21 @@ def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
 
 
 def _check_count(batch: RecordBatch) -> None:
-    """Raises CorruptBatch."""
+    """Check the number of records against the last offset delta. Raises CorruptBatch."""
     count, last_offset_delta = batch.records_count, batch.last_offset_delta
     if not 0 <= count <= last_offset_delta + 1:
         raise CorruptBatch(f"{count} records, but the last offset delta is {last_offset_delta}")
 
 
 def _check_fits(batch: RecordBatch, size: int) -> None:
-    """Raises CorruptBatch."""
+    """Check that `size` bytes can contain the number of records. Raises CorruptBatch."""
     if batch.records_count * MIN_RECORD_SIZE > size:
         raise CorruptBatch(f"{batch.records_count} records do not fit {size} bytes")
 
 
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
-    """Raises CorruptBatch, and IndexError if a record extends beyond the end of `data`.
+    """Decode the records in `data`, and add them to `columns`. Raises CorruptBatch, and IndexError if a record extends
+    beyond the end of `data`.
 
     Every length is checked, although there is no separate line for the check. Three facts replace the check. Positions
     only grow, because `read_length` refuses negative lengths and bit 0 of a zig-zag byte is the sign. Each field is
@@ -135,7 +134,7 @@ def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
         byte = data[position]
         if not byte & 0x81:
             record_end = position + 1 + (byte >> 1)
-            position += 2  # skip the length and the attributes
+            position += 2  # skips the length and the attributes
         elif not byte & 1 and (high := data[position + 1]) < 0x80:
             record_end = position + 2 + ((byte & 0x7F | high << 7) >> 1)
             position += 3
@@ -279,7 +278,7 @@ class _Shape:
         return most
 
     def extend(self, columns: RecordColumns, data: bytes, run: int, first_offset: int, base_timestamp: int) -> None:
-        """Add the `run` records from `end` on."""
+        """Add the `run` records that start at position `end`."""
         size = self.end - self.start
         last = self.start + size * run
         columns.offsets.extend(range(first_offset, first_offset + run))
@@ -308,7 +307,7 @@ class _Shape:
 
 def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes]] | None:
     """Return a pair for each byte of the timestamp delta: its position, and the byte values with which the delta keeps
-    its width. Returns None for rare widths.
+    its width. Returns None for widths that occur rarely.
     """
     if offset_at - timestamp_at == 1:
         return [(timestamp_at, ONE_BYTE)]

@@ -1,11 +1,12 @@
 """The four codecs of Kafka's batches, with a limit on the memory that decompression may use.
 
-Three traps, each with a test. Java's reader refuses LZ4 frames with linked blocks, which most libraries write by
-default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must be read (T19). The size
-after decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
+This module avoids three traps; a test covers each of them. Java's reader refuses LZ4 frames with linked blocks, which
+most libraries write by default. Java writes Snappy in xerial's framing and other clients write raw Snappy, so both must
+be read (T19). The size after decompression is known only by decompressing, so the output buffer grows up to the
+caller's limit.
 
-The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
-batches, because only its clients do, saves the time of the import.
+The library cramjam implements all four codecs. It is imported at first use, so that a broker whose clients do all
+compression and decompression saves the time of the import.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Final
 from oncelog_protocol.records.batch import Buffer, CorruptBatch
 
 Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
-"""Decompresses the first argument into the second; returns the number of bytes."""
+"""Type of a function that decompresses its first argument into its second argument, and returns the number of
+decompressed bytes.
+"""
 
 
 class RecordsTooLarge(CorruptBatch):
@@ -55,8 +58,8 @@ its size is invalid.
 """
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""The maximum number of decompressed bytes for one compressed byte, by codec number: deflate writes 258 bytes from two
-bits, LZ4 255 bytes per length byte, and zstd a block of 128 KB from four bytes.
+"""The maximum number of decompressed bytes for one compressed byte, by codec number. Deflate can decompress two bits to
+258 bytes, LZ4 one length byte to 255 bytes, and zstd four bytes to a block of 128 KB.
 """
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -66,8 +69,7 @@ ZSTD_WINDOW: Final = 8 * 1024 * 1024
 """Bytes of the window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
 ZSTD_MAX_FRAMES: Final = 64
 """Maximum number of frames whose windows are read; for data with more frames, a large window is assumed. Kafka's
-clients write
-one frame.
+clients write one frame.
 """
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
@@ -75,8 +77,8 @@ CAPACITY_FACTOR: Final = 4
 unsuccessful attempts together cost at most a third of the last attempt.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""If a buffer would be larger than this (bytes), the output buffer gets the maximum size that the caller allows
-instead. Such a buffer reserves address space, and uses memory only for the pages that are written.
+"""If an output buffer would have more bytes than this, it gets the maximum size that the caller allows instead. Such a
+buffer reserves address space, and uses memory only for the pages that are written.
 """
 PIECE: Final = 1024 * 1024
 """Number of bytes that are copied out of a large output buffer in one step; the memory of the copied bytes is then

@@ -39,8 +39,8 @@ class Record:
 def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """Yield the records of `batch` in offset order; with log append time, all records have the batch's max timestamp.
 
-    Raises only CorruptBatch, whatever the bytes: at the start if the records cannot be decompressed, otherwise at the
-    first invalid record, after yielding the valid records before it.
+    Raises no other error than CorruptBatch: at the start if the records cannot be decompressed, otherwise at the first
+    invalid record, after yielding the valid records before it.
     """
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)

@@ -134,8 +134,8 @@ def _check_end(batch: RecordBatch, data: bytes, position: int) -> None:
 
 
 def records_end(data: Buffer, position: int, count: int) -> int:
-    """Return the end of the last of `count` records that begin at `position`, judged by their lengths alone. Raises
-    CorruptBatch.
+    """Return the position at which the last of `count` records ends, according to their lengths alone; the first record
+    begins at `position`. Raises CorruptBatch.
 
     Following the lengths is the cheapest check of records: a tenth of a microsecond per record.
     """
@@ -157,8 +157,8 @@ def records_end(data: Buffer, position: int, count: int) -> int:
 
 
 class RecordFacts(NamedTuple):
-    """Facts about consecutive records: the offset and timestamp deltas of all records, and the offset deltas of the
-    records without a key.
+    """The fields of consecutive records that a leader checks: the offset and timestamp deltas of all records, and the
+    offset deltas of the records without a key.
     """
 
     offset_deltas: list[int]
@@ -167,8 +167,8 @@ class RecordFacts(NamedTuple):
 
 
 def scan_facts(batch: RecordBatch, data: bytes) -> Iterator[RecordFacts]:
-    """Yield facts about every record in `data`, the result of `records_data` for `batch`. All fields are read,
-    including headers, and must add up to the record's length.
+    """Yield the checked fields of every record in `data`, the result of `records_data` for `batch`. All fields are
+    read, including headers, and must add up to the record's length.
     """
     previous, position, left = -1, 0, batch.records_count
     last = batch.last_offset_delta

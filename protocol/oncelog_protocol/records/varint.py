@@ -1,9 +1,8 @@
 """Zig-zag variable-length integers, as used in records: 1 to 5 bytes for an int32, 1 to 10 bytes for an int64.
 
 Zig-zag maps 0, -1, 1, -2, ... to 0, 1, 2, 3, ..., so that small negative numbers, such as -1 for null, stay short. Each
-byte holds
-seven bits, the lowest bits first; the top bit says that another byte follows. The source is Kafka's ByteUtils; see also
-T13.
+byte holds seven bits, the lowest bits first; the top bit says that another byte follows. The source is Kafka's
+ByteUtils; see also T13.
 """
 
 from __future__ import annotations

@@ -25,9 +25,10 @@ __all__ = ["Format", "Resolved", "fingerprint", "format_of"]
 
 
 class Format(NamedTuple):
-    """`parse` returns the parsed schema, which `differences` compares; raises ValueError with the reason if the schema
-    is invalid.
-    `differences(reader, writer)` returns the reasons why the reader cannot read data of the writer; empty if it can."""
+    """A format of schemas. `parse` returns the parsed schema, which `differences` compares; it raises ValueError with
+    the reason if the schema is invalid. `differences(reader, writer)` returns the reasons why the reader cannot read
+    data of the writer; empty if it can.
+    """
 
     parse: Callable[[Resolved], Any]
     differences: Callable[[Any, Any], list[str]]

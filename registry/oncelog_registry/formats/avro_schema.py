@@ -19,7 +19,7 @@ from oncelog_registry.formats.time_limit import TimeLimit
 
 
 def parse(resolved: Resolved) -> AvroSchema:
-    """Return the parsed schema. ValueError."""
+    """Return the parsed schema. Raises ValueError."""
     names = Names()
     for name, schema in resolved.referred:
         _parsed(schema.text, names, f"the referenced schema {name}: ")
@@ -56,7 +56,7 @@ def _parsed(text: str, names: Names, where: str) -> AvroSchema:
     except (ValueError, RecursionError):
         if not text.strip().isidentifier():
             raise ValueError(f"{where}not a JSON document") from None
-        document = text.strip()  # not JSON: a type name without quotes, which Avro's own parser also accepts
+        document = text.strip()  # not JSON: perhaps a type name without quotes, which Avro also accepts
     check_depth(document)
     try:
         return make_avsc_object(document, names)

@@ -8,7 +8,7 @@ from oncelog_registry.limits import MAX_SCHEMA_DEPTH
 
 
 def check_depth(document: Any) -> None:
-    """Raises ValueError for a document whose nesting exceeds MAX_SCHEMA_DEPTH."""
+    """Check the nesting of a document. Raises ValueError if it exceeds MAX_SCHEMA_DEPTH."""
     level = [document]
     for _ in range(MAX_SCHEMA_DEPTH):
         level = [inside for each in level for inside in _inside(each)]

@@ -43,19 +43,19 @@ SAME_OR_ABSENT: Final = (
     "unevaluatedProperties",
     "unevaluatedItems",
 )
-"""Keywords that narrow a schema and are compared only for equality: the writer must have the same value, or the reader
-must not have the keyword.
+"""Keywords that restrict the allowed documents and are compared only for equality: the reader must not have the
+keyword, or the writer must have it with the same value.
 """
 MAX_COMPARED: Final = 20_000
 """Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
 
 Node = Any
-"""A schema: a mapping, True or False."""
+"""Type of a JSON schema: a mapping, True (allows everything) or False (allows nothing)."""
 
 
 class Document(NamedTuple):
-    """A schema, and the texts of the schemas that it refers to; the keys are the names that the schema uses
-    for them.
+    """A schema, and the texts of the schemas that it refers to; the keys are the names that the schema uses for
+    them.
     """
 
     root: Node
@@ -63,7 +63,7 @@ class Document(NamedTuple):
 
 
 def parse(resolved: Resolved) -> Document:
-    """Return the parsed schema. ValueError."""
+    """Return the parsed schema. Raises ValueError."""
     referred = {name: _loaded(schema.text, f"the referenced schema {name}: ") for name, schema in resolved.referred}
     document = Document(_loaded(resolved.schema.text, ""), referred)
     for node, root in _nodes_with_refs(document):
@@ -105,7 +105,7 @@ def _nodes_with_refs(document: Document) -> Iterator[tuple[Node, Node]]:
 
 
 class _Place(NamedTuple):
-    """The place of a subschema: its document, and the root from which its `$ref` is resolved."""
+    """The position of a subschema: its document, and the root from which its `$ref` is resolved."""
 
     document: Document
     root: Node
@@ -369,8 +369,8 @@ def _items(node: Node) -> tuple[list[Node], Node]:
 
 
 def _both(node: Node, branch: Node, place: _Place) -> Node:
-    """Return a schema that allows at least the documents that both schemas allow: the keywords of `node`, those of
-    `branch` that `node` does not have, and the properties and required properties of both.
+    """Return a schema that allows at least the documents that both `node` and `branch` allow. It has the keywords of
+    `node`, the keywords that only `branch` has, and the properties and required properties of both.
     """
     branch, _ = place.resolved(branch)
     if node is False or branch is False:

@@ -61,7 +61,7 @@ def parse(resolved: Resolved) -> Compiled:
 
 
 def serialized(resolved: Resolved) -> str:
-    """Return the file descriptor in base64, which clients request with `format=serialized`. ValueError."""
+    """Return the file descriptor in base64, which clients request with `format=serialized`. Raises ValueError."""
     binary: bytes = parse(resolved).file.SerializeToString(deterministic=True)
     return base64.b64encode(binary).decode()
 
@@ -230,7 +230,7 @@ def _descriptor(binary: bytes) -> FileDescriptorProto:
 
 
 def _check_links(file: FileDescriptorProto, others: list[FileDescriptorProto]) -> None:
-    """Raises ValueError if a type or an import of the file is unknown."""
+    """Check the types and imports that a file names. Raises ValueError if one of them is unknown."""
     pool: Any = DescriptorPool()
     try:
         for name in _known_imports([file, *others]):

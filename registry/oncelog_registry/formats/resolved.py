@@ -1,4 +1,4 @@
-"""A schema with the schemas that it refers to."""
+"""Defines the value type for a schema together with the schemas that it refers to."""
 
 from __future__ import annotations
 

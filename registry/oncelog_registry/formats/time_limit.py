@@ -10,12 +10,12 @@ from oncelog_registry.limits import CHECK_SECONDS
 
 
 class TimeLimit:
-    """The time starts when this object is created."""
+    """The time limit of one comparison; the time starts when this object is created."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + CHECK_SECONDS
 
     def check(self) -> None:
-        """Raises ValueError when CHECK_SECONDS have passed."""
+        """Check the time. Raises ValueError if CHECK_SECONDS have passed."""
         if time.monotonic() > self._end:
             raise ValueError(f"the schemas were not compared in {CHECK_SECONDS:.0f} s: they are too large")

@@ -3,7 +3,7 @@
 - `defect` has a defect's definition, and inserts a defect when its module is imported.
 - `replication` has defects of the high watermark, in-sync replicas and followers.
 - `logs` has defects of sequences, snapshots, leader epochs, the last stable offset, fsync and compaction.
-- `files` has defects of what a log keeps beside its batches: checkpoints, snapshots, indexes.
+- `files` has defects of the files that a log keeps beside its batches: checkpoints, snapshots, indexes.
 - `transactions` has defects of the transaction coordinator, its markers and the verification of partitions.
 - `groups` has defects of committed offsets, group members and the runtime of coordinators.
 - `shares` has defects of share groups.

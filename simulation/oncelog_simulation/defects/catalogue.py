@@ -1,4 +1,4 @@
-"""All seeded defects by name."""
+"""Lists all seeded defects by name."""
 
 from __future__ import annotations
 

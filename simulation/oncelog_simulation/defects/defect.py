@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 
 class DefectIsStale(Exception):
-    """Raised if the code has changed so that a defect no longer fits: the defect's text does not occur exactly once."""
+    """Raised if the code has changed so that a defect no longer fits: its text `old` does not occur exactly once in the
+    module.
+    """
 
 
 class Defect(NamedTuple):
@@ -30,7 +32,7 @@ class Defect(NamedTuple):
     old: str
     new: str
     workloads: tuple[str, ...]
-    """The workloads with which the defect is searched; the faults of each plan are drawn as for any other plan."""
+    """The workloads that run while the defect is hunted; the faults of each plan are drawn as for any other plan."""
     seeds: int
     """Number of seeds within which the defect must be found."""
     faults: tuple[str, ...] | None = None
@@ -48,7 +50,7 @@ def source_of(module: str) -> str:
 
 
 def changed(source: str, defect: Defect) -> str:
-    """Return the source with the defect. Raises DefectIsStale."""
+    """Return the source of the defect's module with `old` replaced by `new`. Raises DefectIsStale."""
     found = source.count(defect.old)
     if found != 1:
         raise DefectIsStale(f"{defect.name}: the text occurs {found} times in {defect.module}, not once")

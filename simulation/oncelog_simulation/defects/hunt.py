@@ -1,9 +1,9 @@
-"""Searches for the first seed that finds a defect.
+"""The hunt for a defect: finds the first seed in whose run a judge notices the defect.
 
-A defect is inserted at an import, so each defect is searched in a separate process: `python -m
+A defect is inserted when its module is imported, so each defect is hunted in a separate process: `python -m
 oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs one seed after another and prints one line of JSON. If a seed
-finds a violation, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs
-without the defect, too, is no evidence.
+finds a violation, the same plan is run once more without the defect, by the command `... NAME SEED clean`: a violation
+that also occurs without the defect is no evidence.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from oncelog_simulation.defects.defect import Defect, install
 from oncelog_simulation.plan import Plan
 
 HUNT_SECONDS: Final = 600.0
-"""Seconds of processor time for the search of one defect."""
+"""Limit on the processor time, in seconds, of the search for one defect."""
 SECONDS: Final = 9.0
 """Limit on the virtual seconds of a run: the effect of a defect either shows soon, or with another seed."""
 PACE: Final = 0.5
 """The value of `Plan.pace` during a hunt: clients make many steps in a short time."""
 CLEAN: Final = "clean"
-"""A command-line argument in place of seconds: run one seed without the defect."""
+"""The command-line argument that stands in place of SECONDS and means: run this one seed without the defect."""
 WELL: Final = "all is well"
 SHOWN: Final = 160
-"""Characters of a violation that the report shows."""
+"""Limit on the characters of a violation that the report shows."""
 
 
 class Found(NamedTuple):
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
     @property
     def is_found(self) -> bool:
-        """Whether a seed has found the defect, among as many seeds as the catalogue allows for this defect."""
+        """Whether one of the seeds that the catalogue allows for this defect has found it."""
         return 0 < self.seed <= DEFECTS[self.name].seeds
 
 
@@ -81,7 +81,7 @@ def _output(*arguments: str) -> str:
 def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
     """Install the defect in this process, and run seeds until one seed finds it. Raises DefectIsStale."""
     install(defect)
-    clock = time.process_time  # processor time, so that a busy machine finds as many defects, only later
+    clock = time.process_time  # processor time, because elapsed time would end the hunt earlier on a busy machine
     began, tried = clock(), 0
     for seed in range(1, seeds + 1):
         if clock() - began > seconds:
@@ -94,7 +94,7 @@ def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
 
 
 def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
-    """Return the judge and the text of the first violation that the seed shows; None if there is none."""
+    """Return the judge's name and the text of the first violation in the run of this seed; None if there is none."""
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 

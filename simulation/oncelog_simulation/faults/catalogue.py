@@ -1,4 +1,4 @@
-"""All faults by name, and their end."""
+"""Lists all faults by name, and has the function that ends them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
 
 
 def end_all(world: World) -> None:
-    """Undo all faults that are not undone yet."""
+    """Undo the effects of all faults that still last."""
     world.network.mend_all()
     for machine in world.brokers.values():
         machine.disk_troubles.end()

@@ -1,4 +1,4 @@
-"""Faults of disks that work again later."""
+"""Faults of disks that fail for some time and then work again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One kind of fault: how it is drawn and how it strikes; and what several faults use.
+"""Defines a kind of fault: how a strike is drawn, and how it takes effect. Also has functions that several faults use.
 
-A fault strikes in the director's process: it changes machines, links, disks or the metadata store, waits while the
-strike lasts, and undoes the change. `catalogue.end_all` undoes all remaining faults.
+The code of a fault runs in the director's process: it changes machines, links, disks or the metadata store, waits while
+the strike lasts, and undoes the change. `catalogue.end_all` undoes all remaining faults.
 
 `Fault.needs_whole`: the fault destroys a broker's disk, so it strikes only while all replicas are in sync, and in one
 run it always strikes the same broker. Replication cannot survive the loss of more than one disk.
@@ -23,18 +23,18 @@ STORE_SERVERS: Final = 3
 
 
 Draw = Callable[[Random, Plan], tuple[str, ...]]
-"""A function that returns the names of the machines that are struck."""
+"""A function that draws the names of the machines that a strike affects."""
 Act = Callable[[World, Strike], Awaitable[bool]]
-"""A function that lets the fault strike; it returns whether the fault really struck."""
+"""A function that carries out a strike; it returns whether the fault had an effect."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault."""
+    """One kind of fault, which may strike several times in a run."""
 
     name: str
     title: str
-    """The description of the fault."""
+    """A short description of the fault, for lists and reports."""
     draw_machines: Draw
     seconds: tuple[float, float]
     """Minimum and maximum seconds that the fault lasts."""
@@ -82,7 +82,9 @@ def a_broker_or_client(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_client(random: Random, plan: Plan) -> tuple[str, ...]:
-    """The strength of the strike selects the client, because a plan does not know the clients."""
+    """Return a placeholder: the strength of the strike selects the client later, because a plan does not know the
+    clients.
+    """
     return ("client",)
 
 
@@ -99,7 +101,7 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
-    """The strength of the strike selects the partition."""
+    """Return a placeholder: the strength of the strike selects a partition, and with it its leader, later."""
     return ("leader",)
 
 
@@ -121,7 +123,7 @@ def machine_of(world: World, strike: Strike) -> Machine | None:
     return clients[int(strike.strength * len(clients))] if clients else None
 
 
-# --- what several faults do
+# --- functions that several faults use
 
 
 async def keep_down(machine: BrokerMachine, seconds: float) -> None:

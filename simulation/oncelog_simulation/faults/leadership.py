@@ -33,8 +33,8 @@ FAULTS: Final[dict[str, Fault]] = {}
     (1.0, 6.0),
 )
 async def leadership_flaps(world: World, strike: Strike) -> bool:
-    """An operator names one replica after another as the preferred leader, and has it elected. Meanwhile the links of
-    one replica or another are slow, so that its fetches arrive some leader epochs later.
+    """An operator makes one replica after another the preferred leader, and has it elected. During some of the
+    elections the links of a replica are slow, so that its fetches arrive some leader epochs later.
     """
     partitions = _partitions(world)
     if not partitions:

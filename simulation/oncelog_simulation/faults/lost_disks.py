@@ -11,14 +11,16 @@ from oncelog_simulation.plan import Strike
 from oncelog_simulation.world import World
 
 SIZE_START, SIZE_END, EPOCH_END = 8, 12, 16
-"""Positions of fields in a batch header: base offset, size, leader epoch."""
+"""Positions in a batch header: where the size starts, where it ends and the leader epoch starts, and where the leader
+epoch ends.
+"""
 
 FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""
 
 
 def is_whole(world: World, *, without: int | None = None) -> bool:
-    """Return whether all brokers serve, all replicas are in sync, and every broker knows it. `without`: the id of a
+    """Return whether all brokers serve, all replicas are in sync, and every broker knows that. `without`: the id of a
     broker whose replicas are ignored, provided that other replicas exist.
     """
     if not all(machine.is_serving for machine in world.brokers.values()):
@@ -52,8 +54,8 @@ async def bit_rot(world: World, strike: Strike) -> bool:
 
 
 def _is_checked(content: bytes, position: int) -> bool:
-    """Return whether the size or the CRC of a batch covers this byte. Base offset and leader epoch, which the broker
-    sets itself, are not covered, so nobody can detect a change of these fields.
+    """Return whether the size or the CRC of a batch covers this byte. They do not cover base offset and leader epoch,
+    which the broker sets itself, so nobody can detect a change of these two fields.
     """
     start = 0
     while start + SIZE_END <= len(content):

@@ -61,7 +61,7 @@ async def kill_at_a_write(world: World, strike: Strike) -> bool:
 
 @fault(FAULTS, "kill of all", "kill -9 of all brokers at once", all_brokers, (0.0, 2.0))
 async def kill_of_all(world: World, strike: Strike) -> bool:
-    """Fsynced data is not lost, and the end of each log may be on one replica alone."""
+    """Kill all brokers. Data in files survives, but the last records of a log may be on one replica alone."""
     machines = brokers_of(world, strike)
     struck = any(machine.is_running for machine in machines)
     for machine in machines:
@@ -120,7 +120,7 @@ async def rolling_restart(world: World, strike: Strike) -> bool:
         with suppress(Killed):
             await machine.stop()
             if not struck:
-                world.count(strike.fault)  # counted here, because the time may be over before all brokers are restarted
+                world.count(strike.fault)  # counted now, because the run may end before all brokers are restarted
             struck = True
         while not machine.is_serving:
             await asyncio.sleep(0.1)

@@ -17,7 +17,9 @@ FAULTS: Final[dict[str, Fault]] = {}
 
 @fault(FAULTS, "session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
 async def session_ends(world: World, strike: Strike) -> bool:
-    """The broker learns that its session has expired when it can reach the store again."""
+    """End the session while the broker cannot reach the store; the broker learns of the end when it reaches the store
+    again.
+    """
     (machine,) = brokers_of(world, strike)
     if machine.broker is None:
         return False

@@ -1,4 +1,5 @@
-"""The controller's writes: each write of a partition's state or replicas must follow from the previous one.
+"""Judges the controller's writes: each write of a partition's state or replicas must be a permitted change of the
+previous state.
 
 - The leader epoch never decreases, and it increases with each change of the leader and each removal of a replica.
 - A leader is one of the in-sync replicas, and the in-sync replicas are replicas of the partition.

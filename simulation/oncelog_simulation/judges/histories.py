@@ -1,5 +1,5 @@
-"""Compares the responses that clients got with the final content: passes all notes of the workloads, the content of all
-judged topics, and the logs of all replicas to `oncelog_testing.history`.
+"""Compares the responses that clients got with the final content. For this, the judge passes all notes of the
+workloads, the content of all judged topics, and the logs of all replicas to `oncelog_testing.history`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.IN
 
 
 class Histories:
-    """Reads and checks everything after the faults are over and the workloads have ended."""
+    """Reads the final content of all topics and replicas, and checks it, after the faults are over and the workloads
+    have ended.
+    """
 
     name = "history"
 
@@ -54,7 +56,7 @@ class Histories:
         return () if self._committed.excused else new
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """All violations."""
+        """Return all violations."""
         found = list(self.look_closely(world))
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
@@ -144,13 +146,13 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # this may be an internal topic, which has the state of transactions and groups
+        if excused:  # an excused topic may be an internal one, whose loss destroys the state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Return the offsets at which two readers got different records, although the record at an offset never
+        """Return a violation for each offset at which two readers got different records: the record at an offset never
         changes, not even for a read_uncommitted consumer.
         """
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}
@@ -201,8 +203,8 @@ async def _until_whole(world: World) -> None:
 
 
 def _not_whole(world: World) -> str:
-    """Return a description of what is missing until all brokers see each other and all replicas are in sync; empty if
-    nothing is missing.
+    """Return a description of the brokers that do not run or do not see all others, and of the replicas that are not in
+    sync; empty if there are none.
     """
     brokers = running(world)
     numbers = {broker.number for broker in brokers}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 20
 MOST_READS: Final = 8
-"""Limit on the batches of a log that are looked up by their offset."""
+"""Limit on the number of batches of a log for which the judge makes a lookup by offset."""
 
 
 @dataclass
@@ -48,14 +48,15 @@ class Walked:
     aborted: set[tuple[int, int]] = field(default_factory=set)
     """Producer id and offset of each ABORT marker."""
     without_marker: list[tuple[int, int]] = field(default_factory=list)
-    """Producer id and first offset of each transaction that is followed by a later epoch without a marker in between.
+    """Producer id and first offset of each transaction after which the producer wrote in a later epoch although no
+    marker had ended the transaction.
     """
     _epochs_of_open: dict[int, int] = field(default_factory=dict)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Leader epoch and first offset of each change of the epoch."""
     offsets: list[int] = field(default_factory=list)
     times: list[tuple[int, int, int]] = field(default_factory=list)
-    """Largest timestamp, first and last offset of each batch that has records."""
+    """Largest timestamp, first offset and last offset of each batch that has records."""
 
     def take(self, batch: RecordBatch) -> None:
         """Process the next batch of the log."""

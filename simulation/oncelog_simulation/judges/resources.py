@@ -1,8 +1,8 @@
-"""Brokers must release resources when the clients that used them end: no broker may wait for an ended client or keep
-anything for it.
+"""Brokers must release all resources of clients that have ended: no broker may wait for such a client, or keep anything
+for it.
 
-The numbers of tasks, open files and streams of each broker must return to their initial level: that of a broker that
-has just started, with the files and streams for its logs and the other brokers.
+The numbers of tasks, open files and streams of each broker must return to the level of a broker that has just started,
+which has only the files of its logs and the streams to the other brokers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_STREAMS: Final = 20
 
 
 class Resources:
-    """Checks when all clients have ended."""
+    """Checks the resources of all brokers when all clients have ended."""
 
     name = "resources"
 

@@ -3,7 +3,8 @@
 When all workloads have ended, a last group member accepts the remaining records until the group's lag is 0. Then:
 
 - Each record of the topic was accepted by some member. (The delivery limit is so high that no record is archived.)
-- At most one member got a confirmation that it has accepted a record: after the confirmation no member gets the record.
+- At most one member got a confirmation that it has accepted a record, because no member gets the record after the
+  confirmation.
 
 A power cut of all in-sync replicas may destroy records or the state of the group; this judge then checks nothing.
 """
@@ -32,7 +33,7 @@ BIT_ROT: Final = "bit rot"
 RETRY_SECONDS: Final = 1.0
 """Virtual seconds until the last member reads again after a damaged batch."""
 WORKLOAD: Final = "sharer"
-"""A plan is judged if it has a workload whose name begins with this prefix."""
+"""A run is judged only if its plan has a workload whose name begins with this prefix."""
 
 
 class Shared:
@@ -48,7 +49,7 @@ class Shared:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """All violations."""
+        """Return all violations."""
         if not any(name.startswith(WORKLOAD) for name in world.plan.workloads):
             return ()
         found: Content = {}
@@ -59,7 +60,7 @@ class Shared:
                     await self._accept_the_rest(world)
                     found.update(await content(world, {LINES: PARTITIONS}))
                     return
-                except CorruptRecords:  # the operator replaces a disk with bit rot, but not immediately
+                except CorruptRecords:  # later the operator replaces the damaged disk
                     await asyncio.sleep(RETRY_SECONDS)
 
         try:
@@ -74,7 +75,7 @@ class Shared:
         return () if self._committed.excused else list(self._violations(found, may_pass_over=rejects_records))
 
     async def _accept_the_rest(self, world: World) -> None:
-        self._notes.holders.clear()  # after this line, no client records which member has which record
+        self._notes.holders.clear()  # the last member needs no record of who has acquired which records
         async with sharer(world) as consumer:
             while await lag(world) != 0:
                 await accept_some(world, self._notes, consumer, None)

@@ -1,4 +1,4 @@
-"""For the compacted topic, a consumer and each replica must find the last value of each key."""
+"""Checks the compacted topic: a consumer, and the log of each replica, must have the last value of each key."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Row = tuple[int, bytes, bytes]
 
 
 def table_violations(notes: Notes, table: Sequence[Row]) -> list[str]:
-    """Return two kinds of violations: keys that have neither the last committed value nor a value whose commit is
-    unknown, and tombstones that were removed too early.
+    """Return the violations: keys with another value than the last committed one or one whose commit is unknown, and
+    tombstones that were removed too early.
     """
     found = {key: value for _, key, value in table}
     wrong = []

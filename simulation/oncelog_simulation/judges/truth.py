@@ -1,4 +1,4 @@
-"""The in-sync replicas and the registered brokers, as the leader of the metadata store has them.
+"""The in-sync replicas and the registered brokers, read directly from the leader of the simulated metadata store.
 
 Brokers learn of changes in the metadata store later than this judge. The rules for in-sync replicas apply from the
 moment at which the state is written.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 Key = tuple[bytes, int]
-"""Topic id and partition."""
+"""Type of a partition's key: topic id and partition index."""
 
 
 class TrueState(NamedTuple):

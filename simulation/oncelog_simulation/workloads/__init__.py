@@ -3,19 +3,19 @@
 - `notes` has the notes of all clients: the history, the topics to judge, the clients' steps and their complaints.
 - `workload` is the base class: a workload is restarted when a fault has killed it, and ends after the faults are over.
 - `writers` has idempotent producers.
-- `transactions` has transactional producers, which write several partitions and offsets, abort, and abandon
-transactions.
+- `transactions` has transactional producers, which write to several partitions, commit offsets, abort transactions, and
+  leave transactions open.
 - `pipelines` has consume-process-produce clients, which faults kill and successors replace.
 - `groups` has members of a consumer group, and a watcher of committed offsets.
 - `sharers` has members of a share group.
-- `ghosts` has members that continue after they have lost their membership in the group.
-- `group_wire` sends requests of group members that no library sends.
-- `prepared` has two-phase commits; a ledger outside the cluster decides whether each commits.
+- `ghosts` has former members of groups that continue to send requests.
+- `group_wire` sends requests of group members as no client library would send them.
+- `prepared` has two-phase commits; a ledger outside the cluster decides whether each transaction commits.
 - `retention` has a writer to a topic whose oldest segments are deleted.
 - `careless` has a writer to a topic with unclean leader elections.
 - `readers` has readers of entire topics, and a watcher of end offsets.
 - `tables` has a writer of keys to a compacted topic.
-- `wire` sends requests that no library sends.
+- `wire` sends requests of producers as no client library would send them.
 - `zombies` has fenced producers, and clients that send requests twice, late or out of order.
 - `administrators` has clients that reassign partitions, change settings, re-create topics and delete records.
 - `catalogue` lists all workloads by name.

@@ -28,9 +28,9 @@ AGAIN: Final = "again"
 TRIMMED: Final = "trimmed"
 """The topic whose oldest records are deleted."""
 DELETE_TRIES: Final = 15
-"""An administrator tolerates the response that acknowledged records are out of range for this many attempts, a second
-apart, and only after the fault SESSION_ENDS: a lease cannot foresee this fault, so a former leader may not know that it
-has lost the leadership.
+"""Number of attempts to delete records, a second apart, if the fault SESSION_ENDS may have struck. This fault ends a
+broker's session without its notice, so a former leader may answer DeleteRecords with OFFSET_OUT_OF_RANGE although the
+records below the offset were acknowledged.
 """
 SESSION_ENDS: Final = "session ends"
 """The name of the fault that ends a session."""
@@ -94,8 +94,8 @@ class Mover(ClientWorkload):
 
 
 class TopicMaker(ClientWorkload):
-    """Deletes a topic, re-creates it under the same name, and writes to it. Records of a deleted topic must not be
-    readable in the new topic.
+    """Repeatedly deletes a topic, re-creates it under the same name, and writes to it. Records of a deleted topic must
+    not be readable in the new topic.
     """
 
     def __init__(self, notes: Notes, name: str) -> None:
@@ -119,14 +119,14 @@ class TopicMaker(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     async def _make_again(self, world: World, admin: Admin) -> None:
-        """Repeat the deletion until the topic is deleted, and create the topic again. The response to a repeated
-        deletion or creation may say that the work is already done.
+        """Delete the topic and create it again, and repeat each request until it has succeeded. A request may find that
+        an earlier one, whose response was lost, has already done the work.
         """
         while True:
             try:
                 await admin.delete_topics([self._topic])
             except StaleMetadata:
-                break  # the topic does not exist
+                break  # already deleted by an earlier request
             except KafkaError:
                 await asyncio.sleep(0.2)
             else:
@@ -174,7 +174,7 @@ class Trimmer(ClientWorkload):
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._deleted = 0
-        """An acknowledged deletion: no record below this offset may be readable any more."""
+        """The largest offset of an acknowledged deletion: no record below it may be readable any more."""
         self._number = 0
 
     async def prepare(self, world: World) -> None:
@@ -214,7 +214,8 @@ class Trimmer(ClientWorkload):
             except OffsetOutOfRange:
                 if not any(strike.fault == SESSION_ENDS for strike in world.plan.strikes):
                     break
-                # The response came from a former leader, whose session was ended and which does not know that yet.
+                # A fault may have ended the session of a former leader, which does not know that yet and has sent this
+                # response.
                 await asyncio.sleep(1.0)
             except KafkaError as error:
                 world.note(self.name, "could not delete", error=error.code.name)

@@ -1,4 +1,4 @@
-"""The workloads by the names that plans use. Each name stands for one client."""
+"""Lists the workloads by the names that plans use. Each name stands for one client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "ends-watcher": ("payer-1",),
     "offsets-watcher": ("payer-1",),
 }
-"""Workloads that can do nothing unless other workloads run, too."""
+"""For some workloads, the other workloads without which they can do nothing."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "3000",

@@ -1,8 +1,8 @@
 """Group members that continue after they have lost their membership: their commits must be refused.
 
-Each client has its own group, plays all members of this group itself, and has transactional producers that commit
-offsets for them. The client complains immediately if a broker accepts a request that it must refuse. Accepted commits
-are noted, so that the judges also find committed offsets that go back.
+Each client has its own group, sends the requests of all members of this group itself, and has transactional producers
+that commit offsets for the members. The client complains immediately if a broker accepts a request that it must refuse.
+Accepted commits are noted, so that the judges also find committed offsets that go back.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ JOINING: Final = frozenset(
 
 
 class Ghost(ClientWorkload):
-    """Plays one story after another with the same group."""
+    """Plays one story after another with the same group. A story is a sequence of requests of which the broker must
+    refuse some.
+    """
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self.offset = 0
-        """The last offset that a commit has used; it only grows."""
+        """The largest offset of all commits; each new commit uses a larger one."""
         self.rounds = 0
 
     async def prepare(self, world: World) -> None:
@@ -78,7 +80,7 @@ class Ghost(ClientWorkload):
 
 
 class Story:
-    """One round: members join, and then one of them loses its membership but continues to send requests."""
+    """Plays a story: members join, and then one of them loses its membership but continues to send requests."""
 
     def __init__(self, ghost: Ghost, world: World, wire: Wire, rng: Random) -> None:
         self._ghost = ghost
@@ -102,7 +104,7 @@ class Story:
     # --- the stories that a ghost plays
 
     async def _old_generation(self) -> None:
-        """Another member joins, and the first member continues with the previous generation."""
+        """Another member joins, and the first member continues to use the previous generation."""
         (first,) = await self._stable([NOBODY])
         await self._commit(first)
         now, second = await self._stable([first, NOBODY])
@@ -112,7 +114,7 @@ class Story:
         await self._leave(now)
 
     async def _has_left(self) -> None:
-        """A member leaves and continues, while the group has other members or none."""
+        """A member leaves, but continues to send requests; the group may have another member, or none."""
         members = await self._stable([NOBODY] * self._rng.choice((1, 2)))
         await self._commit(members[0])
         await self._leave(members[0])
@@ -121,7 +123,7 @@ class Story:
             await self._leave(member)
 
     async def _replaced(self) -> None:
-        """Another process replaces a static member."""
+        """A second process joins with the group instance id of a static member, and the first process continues."""
         instance = f"{self._ghost.name}-static"
         place = Membership("", -1, instance)
         (elder,) = await self._stable([place])
@@ -171,7 +173,7 @@ class Story:
         await self._leave(member)
 
     async def _ghost_goes_on(self, ghost: Membership, what: str) -> None:
-        """Let the former member commit, with and without a transaction, and send a heartbeat; the coordinator must
+        """Commit as the former member, with and without a transaction, and send its heartbeat; the coordinator must
         refuse all three requests.
         """
         refused = await self._decided(partial(self._members.commit, ghost, {PLACE: self._ghost.offset}))
@@ -184,7 +186,7 @@ class Story:
     # --- steps
 
     async def _stable(self, asking: list[Membership]) -> list[Membership]:
-        """Let all members join until they have their assignments in one generation. Raises KafkaError."""
+        """Join with all members until all have their assignments in the same generation. Raises KafkaError."""
         settled: list[Membership | None] = [None] * len(asking)
 
         def are_settled() -> bool:
@@ -237,7 +239,9 @@ class Story:
         await self._decided(partial(self._members.leave, member))
 
     async def _commit(self, member: Membership) -> None:
-        """Send a commit that the coordinator must accept, unless the member's session has expired meanwhile."""
+        """Send a commit of a current member, which the coordinator must accept unless the member's session has expired
+        meanwhile.
+        """
         noted = self._note(None)
         told = await self._decided(partial(self._members.commit, member, {PLACE: noted.offset}))
         self._history.commit_answered(noted, Outcome.UNKNOWN if told else Outcome.ACKNOWLEDGED)

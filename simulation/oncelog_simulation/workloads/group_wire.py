@@ -1,4 +1,6 @@
-"""Requests of group members that no library sends: with any generation and member id, also in transactions."""
+"""Sends requests of group members as no client library would send them: with any generation and member id, also in
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ class Membership(NamedTuple):
     instance: str | None = None
     is_leader: bool = False
     members: tuple[str, ...] = ()
-    """All members of the generation, set only for the group leader."""
+    """The ids of all members of the generation; empty if this member is not the group leader."""
 
 
 NOBODY: Final = Membership("", -1)
 
 
 class GroupWire:
-    """Sends each request once to the coordinator of a group."""
+    """Sends requests to the coordinator of a group, each of them once."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
@@ -78,7 +80,7 @@ class GroupWire:
         return ErrorCode.of(answer.error_code)
 
     async def heartbeat(self, member: Membership) -> ErrorCode:
-        """Heartbeat."""
+        """Send Heartbeat for one member."""
         request = HeartbeatRequest(
             group_id=self._group,
             generation_id=member.generation,

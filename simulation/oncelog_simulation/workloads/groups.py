@@ -23,7 +23,7 @@ GROUP: Final = "readers"
 NEWER_GROUP: Final = "newer-readers"
 """Name of a group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
 MIXED_GROUP: Final = "mixed-readers"
-"""Name of a group with members of both protocols."""
+"""Name of a group whose members use different protocols."""
 GROUPS_BY_PROTOCOL: Final[Mapping[GroupProtocol | None, str]] = {
     "classic": GROUP,
     "consumer": NEWER_GROUP,
@@ -42,9 +42,9 @@ NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads records, and commits explicitly. The member leaves the group repeatedly, with or without
-    sending LeaveGroup. Without a `protocol`, each stay in the group draws one: the members then use both protocols at
-    the same time, as while a user upgrades them.
+    """A group member that reads records, and commits their offsets explicitly. The member leaves the group repeatedly,
+    with or without a LeaveGroup request, and joins again. If `protocol` is None, the member draws a protocol each time
+    it joins: the group then has members of both protocols, as during a user's upgrade.
     """
 
     def __init__(self, notes: Notes, name: str, protocol: GroupProtocol | None = "classic") -> None:
@@ -111,8 +111,8 @@ class GroupMember(ClientWorkload):
                     return
 
     async def _has_committed_all(self, consumer: oncelog.Consumer) -> bool:
-        """Return whether this consumer is a member of its group, and the group has committed the end of each
-        partition.
+        """Return whether this consumer is a member of its group, and the group's committed offset of each partition is
+        at the end of the partition.
         """
         if consumer.group_metadata().generation_id < 0:
             return False
@@ -126,9 +126,9 @@ class GroupMember(ClientWorkload):
         )
 
     def owns(self, places: Collection[Place], epoch: int, teller: str) -> None:
-        """Record that the member got partitions. A late response may assign partitions that another member has got
-        since then, in a higher epoch. The epochs of a group with both protocols are not compared: they restart when the
-        group has become empty and the next member has the other protocol.
+        """Record that the member got partitions, unless another member has got them in a higher epoch since then,
+        because this assignment may come from a late response. In a group whose members use both protocols, epochs are
+        not compared: they restart when the group has become empty and the next member uses the other protocol.
         """
         self.readings.clear()
         if self._protocol is None:
@@ -141,8 +141,8 @@ class GroupMember(ClientWorkload):
     async def _commit(
         self, world: World, consumer: oncelog.Consumer, offsets: dict[Place, int], teller: str
     ) -> dict[Place, int]:
-        """Commit the positions; returns the offsets whose commit has failed. A commit must be refused if another member
-        got the partition, in a later epoch, before the commit was sent.
+        """Commit the positions; returns the offsets to commit again: none, even after a failure. The coordinator must
+        refuse a commit if another member got the partition, in a later epoch, before the commit was sent.
         """
         history, epoch = self.notes.history, consumer.group_metadata().generation_id
         owners = {place: self.notes.owners.get((self._group, place)) for place in offsets}
@@ -152,7 +152,7 @@ class GroupMember(ClientWorkload):
         except KafkaError:
             for commit in commits:
                 history.commit_answered(commit, Outcome.UNKNOWN)
-            return {}  # another member may have these partitions by now, and reads the records again
+            return {}  # not repeated: another member may have these partitions by now, and then reads the records again
         for commit in commits:
             history.commit_answered(commit)
             owner = owners[commit.place]
@@ -171,8 +171,8 @@ class GroupMember(ClientWorkload):
 
 
 class _Owns(oncelog.RebalanceListener):
-    """Records which partitions a member gets. Forgets positions when the member loses partitions or gets new ones,
-    because it may then read from any offset.
+    """The rebalance listener of a member: records which partitions the member gets. When the member gets or loses
+    partitions, the listener ends its notes about records read so far, because the member may then read from any offset.
     """
 
     def __init__(self, member: GroupMember, consumer: oncelog.Consumer, teller: str) -> None:

@@ -40,19 +40,19 @@ class TimedHistory(History):
 
 
 class Holder(NamedTuple):
-    """The member of a share group that has a record, according to the leader of the record's partition."""
+    """The member of a share group that has acquired a record, according to the leader of the record's partition."""
 
     member_id: str
     leader_epoch: int
     since: float
-    """Virtual seconds."""
+    """When the judge first saw that the member had the record, in virtual seconds."""
 
 
 class Owner(NamedTuple):
     """The group member to which a partition was assigned."""
 
     name: str
-    """The client, and which of its lives (starts) this member belongs to."""
+    """The name of the client, with the number of its start and the number of its stay in the group."""
     epoch: int
     """The generation or member epoch in which the member got the partition."""
 
@@ -79,22 +79,28 @@ class Notes:
         self.deleted: set[bytes] = set()
         """Keys of the compacted topic whose last record is a tombstone that must not be removed yet."""
         self.groups: dict[str, list[Place]] = {}
-        """Groups that process each record of these partitions once, recorded by `history.derived`."""
+        """For each group whose members process records exactly once, the partitions that it reads; `history.derived`
+        records the outputs.
+        """
         self.acceptances: set[tuple[Place, bytes]] = set()
-        """Partition and value of records for which a member has sent an acceptance, whether it arrived or not."""
+        """Partition and value of each record for which a member of the share group has sent an acceptance, even if the
+        broker did not receive it.
+        """
         self.confirmed: dict[tuple[Place, bytes], int] = {}
-        """Number of acceptances that were confirmed, by the record's partition and value."""
+        """Number of acceptances of a record that the broker has confirmed, by the record's partition and value."""
         self.holders: dict[tuple[Place, int], Holder] = {}
-        """The member of the share group that got the record last, by the record's partition and offset."""
+        """The member of the share group that acquired a record last, by the record's partition and offset."""
         self.share_starts: dict[Place, int] = {}
-        """For each partition, the largest offset below which the share group has finished all records."""
+        """For each partition, the share group's largest start offset (SPSO) so far: the group has finished all records
+        below it.
+        """
         self.owners: dict[tuple[str, Place], Owner] = {}
         """The member that got each partition last (with the highest epoch), by group and partition."""
         self.progress: dict[str, int] = {}
         """The number of steps of each client."""
         self.may_hang = False
-        """Whether a power cut has destroyed a coordinator's state, so that transactions which it should end may stay
-        open forever.
+        """Whether a power cut has destroyed the state of a transaction coordinator, so that transactions that the
+        coordinator should end may stay open forever.
         """
         self.complaints: list[str] = []
         """Violations that workloads have found themselves; a judge reports them."""

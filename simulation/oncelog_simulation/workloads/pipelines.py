@@ -30,15 +30,16 @@ RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
 SLOW: Final = 0.06
-"""Fraction of the transactions that are made so slow that the group gives their partitions to another member meanwhile.
+"""Fraction of the transactions that last so long that the group gives the member's partitions to another member
+meanwhile.
 """
 SLOW_SECONDS: Final = (5.0, 9.0)
 MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
 """Fraction of the transactions that a client abandons on purpose."""
 LIFE_SECONDS: Final = (3.0, 15.0)
-"""Minimum and maximum virtual seconds after which a pair of clients is replaced by a successor, which starts while its
-predecessor may still work.
+"""Minimum and maximum virtual seconds after which a pair of clients (a consumer and its producer) is replaced by a
+successor, which starts while its predecessor may still work.
 """
 
 
@@ -47,7 +48,7 @@ class GivenUp(Exception):
 
 
 class NotingProducer(oncelog.Producer):
-    """A producer that records in the history how its transactions begin and end, whoever calls it."""
+    """A producer that records the beginning and the end of each of its transactions in the history."""
 
     notes: Notes
     teller: str
@@ -74,7 +75,7 @@ class NotingProducer(oncelog.Producer):
         self.end(End.ABORTED)
 
     def end(self, end: End) -> None:
-        """Record how the open transaction has ended, as far as its producer knows."""
+        """Record in the history how the open transaction has ended, as far as its producer knows."""
         if self.open is not None:
             self.notes.history.ended(self.open, end)
             self.open = None
@@ -98,7 +99,7 @@ class _NotedTransaction:
         try:
             await self._inner.__aexit__(kind, error, traceback)
         except EndNotKnown:
-            raise  # the caller calls commit_transaction again
+            raise  # the outcome is unknown, and the caller calls commit_transaction again
         except AbortableError:
             self._producer.end(End.ABORTED)
             raise
@@ -126,7 +127,9 @@ class Pipeline(ClientWorkload):
         self.notes.groups[GROUP] = [Place(LINES, index) for index in range(LINE_PARTITIONS)]
 
     async def live(self, world: World) -> None:
-        """Run one pair of clients after another. Each pair starts while its predecessor may still be working."""
+        """Run one pair of clients (a consumer and its producer) after another. Each pair starts while its predecessor
+        may still be working.
+        """
         rng = self.random(world)
         elder: asyncio.Task[None] | None = None
         younger: asyncio.Task[None] | None = None

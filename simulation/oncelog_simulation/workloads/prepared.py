@@ -39,9 +39,11 @@ class TwoPhaseWriter(ClientWorkload):
         super().__init__(notes, name)
         self._number = 0
         self._stored: PreparedTransaction | None = None
-        """The prepared transaction that the ledger has decided to commit; None if there is none."""
+        """The prepared transaction that is stored in the ledger, with the decision to commit it; None means that the
+        open transaction is to be aborted.
+        """
         self._open: Transaction | None = None
-        """The transaction whose end is unknown; None if there is none."""
+        """The transaction that has begun and has not ended yet; None if there is none."""
 
     async def prepare(self, world: World) -> None:
         for topic in PAYMENTS:
@@ -94,7 +96,7 @@ class TwoPhaseWriter(ClientWorkload):
             self._ended(End.ABORTED)
             return False
         commits = prepared is not None and rng.random() < 0.7
-        self._stored = prepared if commits else None  # before this line, the ledger has stored the decision
+        self._stored = prepared if commits else None  # the ledger stores the decision before the transaction ends
         if rng.random() < LEAVES and not world.calm.is_set():
             return True
         await until_known(partial(producer.complete_transaction, self._stored))

@@ -1,5 +1,5 @@
-"""Readers without a group: they read entire topics from the beginning, or fetch the end offsets of partitions
-repeatedly.
+"""Readers without a group: one kind reads entire topics from the beginning, another repeatedly fetches the end offsets
+of partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 0.7
 
 
 class Reader(ClientWorkload):
-    """In each of its lives, reads all judged topics from the beginning, with read_committed or read_uncommitted."""
+    """Reads all judged topics from the beginning after each of its starts, with read_committed or read_uncommitted."""
 
     def __init__(self, notes: Notes, name: str, *, is_committed: bool) -> None:
         super().__init__(notes, name)
@@ -65,8 +65,8 @@ async def _has_read_all(consumer: Consumer, partitions: list[TopicPartition]) ->
 
 
 class EndsWatcher(ClientWorkload):
-    """Fetches the first offset, the last stable offset and the high watermark of all partitions. In sequential requests
-    none of these offsets may decrease, even after a change of leader (KIP-207).
+    """Fetches the first offset, the last stable offset and the high watermark of all partitions. From one request to
+    the next, none of these offsets may decrease, even after a change of leader (KIP-207).
     """
 
     async def live(self, world: World) -> None:

@@ -22,7 +22,7 @@ CONFIGS: Final = {
     "segment.index.bytes": "1024",
     "file.delete.delay.ms": "500",
 }
-"""With its batch, each record is larger than RECORD_BYTES and smaller than RECORD_BYTES and a quarter."""
+"""The batch of each record has more than RECORD_BYTES bytes, and less than 1.25 times as many."""
 LEAST_KEPT: Final = 30
 """The number of last records that `retention.bytes` must never delete."""
 

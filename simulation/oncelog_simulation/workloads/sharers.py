@@ -26,7 +26,7 @@ SHARE_GROUP: Final = "sharers"
 GROUP_CONFIGS: Final = {
     "share.auto.offset.reset": "earliest",
     "share.record.lock.duration.ms": "4000",
-    "share.delivery.count.limit": "1000",  # otherwise records of members that die would be archived, and never accepted
+    "share.delivery.count.limit": "1000",  # with a low limit, records of members that die would be archived
 }
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
@@ -34,11 +34,11 @@ PAUSE_SECONDS: Final = 0.2
 STAY_SECONDS: Final = (2.0, 10.0)
 """Minimum and maximum virtual seconds after which a member leaves the group, before it joins again."""
 SLOW: Final = 0.3
-"""Fraction of the polls whose records a member processes slowly, while there are faults."""
+"""Fraction of the polls whose records a member processes slowly; applies only until the faults are over."""
 PROCESSING_SECONDS: Final = 2.0
 """Mean virtual seconds of slow processing, during which some locks expire."""
 RELEASED: Final = 0.2
-"""Fraction of the records that a member releases, while there are faults."""
+"""Fraction of the records that a member releases instead of accepting them; applies only until the faults are over."""
 
 
 class Sharer(ClientWorkload):
@@ -78,7 +78,7 @@ class Sharer(ClientWorkload):
 
 @asynccontextmanager
 async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
-    """Provide a member of the share group, subscribed to its topic. Raises KafkaError."""
+    """Provide a consumer that is a member of the share group, subscribed to the group's topic. Raises KafkaError."""
     async with ShareConsumer(
         world.bootstrap_servers,
         **COMMON,
@@ -96,8 +96,8 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
     the poll. Raises KafkaError.
 
     The leader must refuse an acceptance if it has delivered the record to another member before the acceptance was
-    sent. If that other member has accepted the record, so that it is below the start offset, the leader ignores the
-    acceptance without an error; such an acceptance does not count as confirmed.
+    sent. If the other member has already accepted the record, so that the record is below the start offset, the leader
+    ignores the late acceptance without an error; such an acceptance does not count as confirmed.
     """
     accepted: list[tuple[Place, int, bytes]] = []
     records = await consumer.poll(POLL_MS)
@@ -133,7 +133,9 @@ async def _configure(world: World) -> None:
 
 
 async def lag(world: World) -> int | None:
-    """Return the number of records that the share group has not accepted yet; None if it is unknown now."""
+    """Return the number of records that the share group has not accepted yet; None if the coordinator does not know it
+    now.
+    """
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         try:
             offsets = (await admin.shares.offsets(SHARE_GROUP)).values()

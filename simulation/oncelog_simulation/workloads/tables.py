@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 TABLE: Final = "table"
 KEYS: Final = 3
-"""Number of keys that are written concurrently."""
+"""Number of keys that a writer overwrites at a time, before it changes to other keys."""
 NUMBERS_PER_KEYS: Final = 12
 """Number of records after which other keys are written."""
 DELETE_RETENTION_MS: Final = ("100", "600000")
-"""Values of delete.retention.ms, for which tombstones and markers are kept: some are removed while the cluster runs."""
+"""Values of delete.retention.ms, the time for which tombstones and markers are kept. With the small value, some are
+removed while the cluster runs.
+"""
 AFTER_SECONDS: Final = 400.0
 """Virtual seconds that a run may last beyond the time of its workloads."""
 WRITTEN: Final = 0.8
@@ -46,7 +48,7 @@ class TableWriter(ClientWorkload):
         super().__init__(notes, name)
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
-        """For each key, its last value that is certainly written, and later values that may have been written."""
+        """For each key, the last value whose write is certain, and the later values that may have been written."""
         self._keeps_tombstones = False
         """Whether delete.retention.ms is longer than any run, so that each tombstone that is the last record of its key
         stays in the log.
@@ -56,7 +58,7 @@ class TableWriter(ClientWorkload):
         kept = world.random("table").choice(DELETE_RETENTION_MS)
         self._keeps_tombstones = int(kept) > 1000 * (world.plan.seconds + AFTER_SECONDS)
         await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
-        self.notes.topics.pop(TABLE, None)  # the judge of entire logs does not check this topic
+        self.notes.topics.pop(TABLE, None)  # not judged as an entire log, because compaction removes records
         self.notes.tables[self.name] = self._may_hold
 
     async def live(self, world: World) -> None:

@@ -30,8 +30,8 @@ ABORTS: Final = 0.2
 WRITTEN: Final = 0.8
 """Fraction of the aborted transactions whose records reach the log."""
 DESERTS: Final = 0.05
-"""Fraction of the transactions that a producer leaves open when it ends without notice; its successor's start aborts
-them.
+"""Fraction of the transactions after which the producer leaves another one open and ends; the start of its successor
+aborts the open transaction.
 """
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
@@ -102,8 +102,8 @@ class TransactionalWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _begin_and_leave(self, producer: Producer, rng: Random) -> None:
-        """Begin a transaction, write to it, and leave it open. After the producer's successor has started, the
-        transaction is aborted, or its end is unknown.
+        """Begin a transaction, write to it, and leave it open. The start of the producer's successor aborts the
+        transaction.
         """
         producer.begin_transaction()
         transaction = self.notes.history.transaction(self.name)
@@ -111,7 +111,7 @@ class TransactionalWriter(ClientWorkload):
             await self._send(producer, transaction, rng)
             await producer.flush()
         except KafkaError:
-            pass  # the records, if any were written, are never committed
+            pass  # some records may be written, but they are never committed
         await producer.close(0)
         self.notes.history.ended(transaction, End.ABORTED)  # no request will commit the transaction
 
@@ -148,7 +148,7 @@ class TransactionalWriter(ClientWorkload):
 
 
 async def until_known(end: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a commit, abort or prepare until its outcome is known, however long that takes."""
+    """Repeat a call that commits, aborts or prepares until its outcome is known, however long that takes."""
     while True:
         try:
             return await end()

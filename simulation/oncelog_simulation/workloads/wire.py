@@ -1,4 +1,6 @@
-"""Requests that no library sends: with any version, epoch or sequence, sent twice or too late."""
+"""Sends requests of producers as no client library would send them: with any version, epoch or sequence, twice or too
+late.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ MOVED: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors that decide nothing: the same request may be sent again, and has the same effect."""
+"""Errors that decide nothing: the same request may be sent again, and then has the same effect as the first time."""
 BUSY: Final = MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 PATIENCE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 0.1
@@ -62,13 +64,13 @@ class Answered(NamedTuple):
     offset: int = -1
     """Offset of the record; -1 for an error."""
     attempts: int = 1
-    """Number of attempts. It tells whether a refusal is certain: a request that was refused in its second attempt may
-    have been accepted in its first attempt.
+    """How often the request was sent. If it is more than one, a refusal is not certain: a request that was refused the
+    second time may have been accepted the first time.
     """
 
 
 class Wire:
-    """Raw connections to all brokers. `async with`."""
+    """Raw connections to all brokers; an async context manager."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id="wire", **COMMON)
@@ -89,7 +91,7 @@ class Wire:
         self._metadata.in_use.append(lambda: topics)
         await self._metadata.refresh()
 
-    # --- requests that are sent once each: they raise KafkaError if no response arrives
+    # --- requests that are sent once: the methods raise KafkaError if no response arrives
 
     async def to_leader(self, place: Place, request: Request[R], version: int) -> R:
         """Send a request to the known leader of the partition."""
@@ -103,7 +105,9 @@ class Wire:
     async def to_coordinator(
         self, key: str, request: Request[R], version: int, kind: CoordinatorType = CoordinatorType.TRANSACTION
     ) -> R:
-        """Send a request to the coordinator of the transactional id or group, as far as it is known."""
+        """Send a request to the coordinator of the transactional id or group; looks up the coordinator if it is not
+        known yet.
+        """
         node = self._coordinators.get((kind, key))
         if node is None:
             found = await find_coordinator(self._pool, key, kind, elsewhere=True)
@@ -173,8 +177,8 @@ class Wire:
     async def end(
         self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int
     ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """Send EndTxn; under transactions V2, the second return value is the producer id and epoch with which to
-        continue.
+        """Send EndTxn. Returns the error, and the producer id and epoch with which to continue, which transactions V2
+        changes.
         """
         request = EndTxnRequest(
             transactional_id=transactional_id,
@@ -193,8 +197,8 @@ class Wire:
     async def until_decided(
         self, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode], passing: Collection[ErrorCode] = MOVED
     ) -> T:
-        """Return the first response that is a decision; the request is repeated as long as no responsible broker is
-        found or responds. Raises KafkaError REQUEST_TIMED_OUT if no decision arrives in time.
+        """Repeat the request until a broker has accepted or refused it, and return this response. Raises KafkaError
+        REQUEST_TIMED_OUT if no decision arrives in time.
         """
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         attempts = 0

@@ -47,7 +47,9 @@ class ClientWorkload(ABC):
         """Create the topics and other resources that the client needs; no fault strikes during this call."""
 
     async def work(self, world: World) -> None:
-        """Run one life of the client after another, until a life ends regularly."""
+        """Run the client, and start it again whenever it was killed or has failed, until a run of `live` ends
+        regularly.
+        """
         while True:
             self.lives += 1
             try:
@@ -64,8 +66,8 @@ class ClientWorkload(ABC):
 
     @abstractmethod
     async def live(self, world: World) -> None:
-        """One life of the client: work until `world.calm` is set, then make STEPS_IN_CALM more steps. May raise
-        KafkaError; then the client is restarted.
+        """Run the client from a start to its end: work until `world.calm` is set, and then make STEPS_IN_CALM more
+        steps. May raise KafkaError; then the client is restarted.
         """
 
     def random(self, world: World) -> Random:
@@ -112,7 +114,7 @@ async def make_topic(
 
 
 async def pause(world: World, seconds: float) -> None:
-    """Wait for `seconds` multiplied by the pace of the plan. If the faults end, the wait ends, too, because it may be
+    """Wait for `seconds` multiplied by the pace of the plan. The wait also ends when the faults end, because it may be
     longer than `run.CALM_SECONDS`. After the faults, the wait is at most CALM_PAUSE_SECONDS.
     """
     seconds *= world.plan.pace
@@ -125,5 +127,5 @@ async def pause(world: World, seconds: float) -> None:
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
-    """Return options for a producer that retries for the longest time that one call may take."""
+    """Return options for a producer whose calls are retried for `PATIENCE_MS` milliseconds."""
     return {**COMMON, "linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **options}

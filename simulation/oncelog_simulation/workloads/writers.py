@@ -21,9 +21,11 @@ PARTITIONS: Final = 2
 MOST_UNDER_WAY: Final = 8
 """Limit on a writer's records that are not acknowledged yet."""
 SHORT_DELIVERY_MS: Final = 6_000
-"""A value of delivery.timeout.ms that a producer has in some of its lives: it gives up records while a fault lasts."""
+"""A short delivery.timeout.ms, which a producer has after some of its starts: with it, the producer gives up records
+while a fault lasts.
+"""
 SMALL_SEGMENTS: Final = {"segment.bytes": "4096", "segment.index.bytes": "1024"}
-"""With these settings logs roll during a run, so producer snapshots are written and read."""
+"""Topic settings with which segments roll during a run, so that producer snapshots are written and read."""
 
 
 class IdempotentWriter(ClientWorkload):

@@ -1,8 +1,8 @@
 """Producers that were fenced and do not know that yet, and requests that are repeated, late or out of order.
 
-Each round plays one such case with raw requests and one transactional id. The client complains immediately if a broker
-accepts a request that it must refuse. The records of a zombie are recorded as failed, or as part of an aborted
-transaction: no reader may see them.
+Each round plays one case (a sequence of requests of which a broker must refuse some) with raw requests and one
+transactional id. The client complains immediately if a broker accepts a request that it must refuse. The history notes
+the records of a zombie as failed, or as part of an aborted transaction: no reader may see them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Zombie(ClientWorkload):
 
 
 class Story:
-    """Play one round, with one zombie. `writer` is the zombie's current producer id and epoch."""
+    """Plays one case with one zombie. `writer` is the zombie's current producer id and epoch."""
 
     def __init__(self, zombie: Zombie, world: World, wire: Wire, rng: Random) -> None:
         self._zombie = zombie
@@ -142,7 +142,7 @@ class Story:
             await self._end(commits=True)
 
     async def _too_late(self) -> None:
-        """A record arrives after the end of its transaction."""
+        """A record arrives after its transaction has ended."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -154,7 +154,7 @@ class Story:
         await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
-        """Records, and the requests that end their transactions, are in flight simultaneously."""
+        """A record and the request that ends its transaction are in flight simultaneously."""
         await self._race_once()
         for _ in range(self._rng.choice((0, 3))):
             await self._race_once()
@@ -221,7 +221,7 @@ class Story:
         self._must_be_refused("the opposite end of a transaction that has ended", opposite)
 
     async def _without_transaction(self) -> None:
-        """An idempotent producer sends its batches three at the same time."""
+        """An idempotent producer sends each batch three times simultaneously."""
         _, self._writer = await self._decided(self._wire.new_producer_id)
         for _ in range(3):
             place = self._place()
@@ -273,11 +273,11 @@ class Story:
         await self._end(commits=commits)
 
     async def _in_one_epoch(self) -> None:
-        """Several transactions of one epoch, as clients before transactions V2 have them. A record of each transaction
-        is in flight when the transaction ends.
+        """A producer has several transactions in one epoch, as clients had before transactions V2. A record of each
+        transaction is in flight when the transaction ends.
 
-        Before V2, a broker counts a late copy of a request as part of the next transaction. Therefore, after a request
-        without a response, the next transaction could not be judged, and this case ends.
+        Before V2, a broker counts a late copy of a request as part of the next transaction. After a request without a
+        response, the next transaction could therefore not be judged, so this case ends.
         """
         self._is_v2 = False
         await self._begin()
@@ -307,9 +307,9 @@ class Story:
         self._transaction = self._history.transaction(self._zombie.teller)
 
     async def _take_over(self, *, is_two_phase: bool = False) -> None:
-        """Take over the transactional id. The open transaction is aborted when this method returns."""
+        """Take over the transactional id with InitProducerId, which aborts the open transaction."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
-        if is_two_phase:  # no transaction is open now that the successor could keep
+        if is_two_phase:  # the first request has ended the open transaction, so this one keeps none open
             _, self._writer = await self._decided(
                 partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY
             )

@@ -17,7 +17,7 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def violations(history: History) -> list[Violation]:
-    """Raises ValueError for a history that cannot be judged."""
+    """Return all violations in a history. Raises ValueError for a history that cannot be judged."""
     history.settle_partitions()
     checks = (
         record_violations,
@@ -35,7 +35,7 @@ def verdict(history: History, *, apart_from: Collection[Kind] = ()) -> Verdict:
 
 
 def check(history: History, *, apart_from: Collection[Kind] = ()) -> None:
-    """Raises AssertionError with the verdict if there are violations."""
+    """Check the history. Raises AssertionError with the verdict if there are violations."""
     found = verdict(history, apart_from=apart_from)
     if not found:
         raise AssertionError(str(found))

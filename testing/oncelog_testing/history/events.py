@@ -20,8 +20,8 @@ ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition of a topic; the index ANY_PARTITION means that the producer chooses the partition, and the choice is
-    not known yet.
+    """A partition of a topic. The index ANY_PARTITION means that the producer chooses the partition and the test does
+    not know its choice yet.
     """
 
     topic: str
@@ -72,7 +72,7 @@ class Send:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NOT_YET
-    """The offset in the acknowledgement."""
+    """The offset of the record in the response that acknowledged it."""
     made_of: Input | None = None
     """The input record from which an application made this record; at the end, each input must have exactly one output,
     whichever producer has sent it.
@@ -96,7 +96,7 @@ class Reading:
     is_committed: bool
     """Whether the isolation level was read_committed."""
     records: list[tuple[int, bytes]] = field(default_factory=list)
-    """Pairs of offset and value."""
+    """The records that were read, as pairs of offset and value."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
-"""The recorder of the clients' actions. Clients record an action *before* they start it, and complete the entry when
-the outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
-thread."""
+"""Records the actions of clients. Clients record an action *before* they start it, and complete the entry when the
+outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any thread.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class History:
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
-        """Partition -> the (offset, value) pairs that a read_committed consumer reads at the end."""
+        """Maps each partition to the records that a read_committed consumer reads at the end, as pairs of offset and
+        value.
+        """
         self.final_at: dict[Place, int] = {}
         """The time at which the final content was recorded."""
         self.processed: dict[tuple[str, Place], int] = {}
@@ -107,8 +109,8 @@ class History:
         commit.outcome, commit.answered = outcome, self.now()
 
     def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
-        """`asked`: the value of `now()` before the request, which must request stable offsets if transactions commit
-        them.
+        """`asked`: the value of `now()` before the request. If transactions commit the offsets, the request must ask
+        for stable offsets.
         """
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 

@@ -21,8 +21,8 @@ Found = Mapping[Place, Mapping[bytes, int]]
 
 
 def record_violations(history: History) -> Iterator[Violation]:
-    """Yield the violations in partitions whose final content is known (`finally_holds`); for other partitions, yield
-    only violations that are visible without the final content.
+    """Yield the violations in all partitions; for a partition whose final content is not known (`finally_holds`), only
+    violations that can be detected without it.
     """
     sends = history.sends_by_value()
     found = {place: offsets_by_value(records) for place, records in history.final.items()}
@@ -35,7 +35,7 @@ def record_violations(history: History) -> Iterator[Violation]:
 
 
 def offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
-    """See `Found`."""
+    """Return the offset of each value; see `Found`."""
     return {value: offset for offset, value in records}
 
 
@@ -112,8 +112,8 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """What a read_committed consumer has read must not change later: its records must be a contiguous part of the final
-    content. `final`: the final content in offset order.
+    """Check one reading of a read_committed consumer: its records must be a contiguous part of the final content,
+    because committed records do not change later. `final`: the final content in offset order.
     """
     read = dict(reading.records)
     first, last = min(read), max(read)

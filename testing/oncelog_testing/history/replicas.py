@@ -1,4 +1,6 @@
-"""Checks replicas and leaders."""
+"""Checks that replicas have the same records below the high watermark, and that each leader epoch has only one
+leader.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Committed offsets are known from OffsetFetch responses. An offset is visible if a response has it and no other commit
 can have set it. An offset is missing if a response has a smaller offset after the transaction had certainly taken
-effect, unless another commit (of a member that was behind, or a reset of the group) may have set this smaller offset.
+effect. This does not count if another commit may have set the smaller offset: the commit of a member that was behind,
+or a reset of the group.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class ToldOfOne:
 
     def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
         self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
-        """Commits by offset."""
+        """The commits, by the offset that they commit."""
         for commit in commits:
             self._commits[commit.offset].append(commit)
         self._reads = sorted(reads, key=lambda read: read.asked)
@@ -120,7 +121,7 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            # not missing: this offset or a higher offset was visible at some time; a smaller offset later means that
+            # the offset is not missing: it, or a higher one, was visible at some time. If a later offset is smaller,
             # the committed offset went back, which another check reports
             return False
         return any(

@@ -16,7 +16,9 @@ SHOWN: Final = 10
 
 
 class Verdict:
-    """The verdict is False in a boolean context if there are violations; `str(verdict)` lists the violations."""
+    """The result of the checks. In a boolean context, the verdict is False if there are violations; `str(verdict)`
+    lists them.
+    """
 
     def __init__(self, history: History, violations: list[Violation]) -> None:
         self.violations = violations

@@ -1,4 +1,4 @@
-"""`oncelog judge`: judge histories that tests in other languages have recorded."""
+"""The command `oncelog judge`, which judges histories that tests in other languages have recorded."""
 
 from __future__ import annotations
 

@@ -1,17 +1,15 @@
 """Converts a history from JSON, and a verdict to JSON. Pure.
 
-    {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}],
-     "sends": [{"producer": "billing", "topic": "invoices", "partition": 0, "value": "invoice 1",
-                "transaction": "1", "outcome": "acknowledged", "offset": 0}],
-     "topics": ["invoices"],
-     "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)", "group_id": "billing"},
-     "apart_from": ["TWICE"]}
+    {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}], "sends": [{"producer": "billing",
+    "topic": "invoices", "partition": 0, "value": "invoice 1", "transaction": "1", "outcome": "acknowledged", "offset":
+    0}], "topics": ["invoices"], "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)",
+    "group_id": "billing"}, "apart_from": ["TWICE"]}
 
 All fields are optional. The order of `sends` is the order in which each producer has sent them. `end` is committed,
 aborted or unknown; `outcome` is acknowledged, failed or unknown; the default of both fields is unknown. The value of a
 record is text in the field `value`, or base64 in the field `value_base64`; no two sends may have the same value.
 `topics` are read when the history is judged. `processed`: each record of `source` must have one record in `into`;
-`made_of` is a regular expression for the text of an output, whose first group is the text of its input.
+`made_of` is a regular expression that matches the text of an output, and its first group is the text of the input.
 """
 
 from __future__ import annotations

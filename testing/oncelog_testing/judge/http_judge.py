@@ -31,7 +31,7 @@ def verdict_of(document: Any, bootstrap_servers: str) -> dict[str, Any]:
 
 
 class Judge(ThreadingHTTPServer):
-    """Serves on `address` until `shutdown`; each request runs in its own thread."""
+    """The HTTP server, which serves on `address` until `shutdown`; each request runs in its own thread."""
 
     daemon_threads = True
 

@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 
 def group_kind(number: int, record: type[Any], key: type[Any], value: type[Any]) -> Kind:
-    """A kind of record whose key is a group; the record in memory has the group id and the value message."""
+    """Return a kind of record whose key is a group; the record in memory has the group id and the value message."""
     return Kind(
         number,
         record,
@@ -56,8 +56,9 @@ def member_kind(
     made: Callable[[str, str, Any], Any] | None = None,
     value_of: Callable[[Any], Any] = value_itself,
 ) -> Kind:
-    """A kind of record whose key is a member of a group; the record in memory has group id, member id and the value
-    message."""
+    """Return a kind of record whose key is a member of a group; the record in memory has group id, member id and the
+    value message.
+    """
     make = record if made is None else made
     return Kind(
         number,
@@ -79,13 +80,18 @@ class Kinds:
         self._by_type = {kind.record: kind for kind in kinds}
         self._by_number = {kind.number: kind for kind in self._by_type.values()}
 
+    @property
+    def messages(self) -> dict[int, tuple[type[Any], type[Any]]]:
+        """Number of the kind -> the message classes of key and value."""
+        return {number: (kind.key, kind.value) for number, kind in self._by_number.items()}
+
     def has(self, record: object) -> bool:
         """Whether the type of the record is in this table."""
         return type(record) in self._by_type
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
-        represent.
+        """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+        cannot represent.
         """
         kind = self._by_type[type(record)]
         value = kind.value_of(record)

@@ -2,8 +2,8 @@
 headers do no I/O (S56, E25).
 
 Headers and control batches contain facts that no record contains: the last sequence of each producer, the outcome of
-each transaction, and the time until which tombstones must be kept (the delete horizon). Source: Kafka's Cleaner
-and CleanedTransactionMetadata.
+each transaction, and the time until which tombstones must be kept (the delete horizon). Kafka's counterparts are
+Cleaner and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oncelog_protocol.records.control import ControlType
 class ProducerBatches:
     """Finds the last batch of each producer; reads only batch headers.
 
-    This class does not read the active segment and the open transactions, so it may keep the header of an empty batch
-    for longer than needed. The next cleaning drops that header.
+    This class does not see batches in the active segment or in open transactions, so it may keep the header of a batch
+    without records although a later batch of the producer exists. The next cleaning drops that header.
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
@@ -33,7 +33,7 @@ class ProducerBatches:
         """
 
     def note(self, batch: RecordBatch) -> None:
-        """Must be called for every batch of the log, in offset order."""
+        """Record the producer of `batch`. This method must be called for every batch of the log, in offset order."""
         if not batch.has_producer_id or batch.max_timestamp <= self._expired_ms:
             return
         if not batch.is_control:
@@ -44,8 +44,8 @@ class ProducerBatches:
             self._last[batch.producer_id] = None, batch.producer_epoch
 
     def is_last(self, batch: RecordBatch) -> bool:
-        """Whether `batch` has the last sequence of its producer. If the producer's latest epoch wrote no data: whether
-        `batch` has the marker of that epoch.
+        """Whether `batch` has the last sequence of its producer or, if the producer's latest epoch wrote no data, the
+        marker of that epoch.
         """
         known = self._last.get(batch.producer_id) if batch.has_producer_id else None
         if known is None:
@@ -57,10 +57,11 @@ class ProducerBatches:
 
 
 class TransactionScan:
-    """Follows the transactions of a log while its batches are visited in order.
+    """Follows the transactions of a log while the cleaning visits the log's batches in offset order.
 
-    A marker may be dropped only if the scan met no batch of its transaction: an earlier cleaning has then removed all
-    its batches. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
+    A marker may be dropped only if the scan met no data batch of the marker's transaction, which means that an earlier
+    cleaning has removed all data of the transaction. A marker is therefore kept for longer than the data of its
+    transaction, and aborted data never looks committed.
 
     `aborted` has the entries of the transaction index. The cleaning may drop the index entries of the transactions in
     the cleaned part. Dropping these entries is safe because the cleaned part contains no aborted records any more, only
@@ -72,8 +73,7 @@ class TransactionScan:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Ids of the producers with an open aborted transaction, if the scan has met a data batch of that transaction.
-        """
+        """The producer ids in `_open_aborted` whose aborted transaction has a data batch that the scan has met."""
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:

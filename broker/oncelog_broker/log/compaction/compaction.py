@@ -18,7 +18,7 @@ segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
 cleaning compacts them.
 
-Source: Kafka's Cleaner.
+Kafka's counterpart is Cleaner.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class CompactionStats:
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Number of batches that were kept past their delete horizon because a replica is not in sync."""
+    """The number of batches whose tombstones or markers were kept after their delete horizon, because a replica is not
+    in sync.
+    """
 
 
 class Compaction:
@@ -120,7 +122,9 @@ class Compaction:
 
     @property
     def bytes_done(self) -> int:
-        """Bytes read and written so far, which log.cleaner.io.max.bytes.per.second limits."""
+        """The number of bytes read and written so far; log.cleaner.io.max.bytes.per.second limits how fast this number
+        grows.
+        """
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
@@ -141,7 +145,7 @@ class Compaction:
             at += count
         return self._end
 
-    # --- pass 1: the last offset of each key ------------------------------------------------------------------------
+    # --- pass 1: find the last offset of each key ---------------------------------------------------------------------
 
     def _fill_map(self) -> Steps[int]:
         """Read all batch headers, and the keys of the dirty part; returns the first offset whose key is not in the
@@ -206,20 +210,21 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # too large for this thread: decompress in a job (another thread)
+                pass  # too large for this thread: decompressed in a job below
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
-    # --- pass 2: the batches that remain ------------------------------------------------------------------------------
+    # --- pass 2: write the batches that remain ------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
         """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
         if the log has changed during the write.
 
-        After a crash, recovery compares the last offset in a cleaned segment with the old segments, to find which of
-        them it replaces. If segments at the end of a group lose all their records, they are therefore not merged into
-        the group, but emptied one by one. Segments that were already empty are merged with the group, because otherwise
-        a log whose records are all rewritten would gain an empty segment at each cleaning.
+        After a crash, recovery compares the last offset in the cleaned segment with the old segments, to find which old
+        segments the cleaned segment replaces. Segments at the end of the group that lose all their records have no
+        offset in the cleaned segment, so each of them is replaced by an empty segment of its own. Segments that were
+        already empty are replaced together with the group, because otherwise a log whose records are all rewritten
+        would gain an empty segment at each cleaning.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -233,7 +238,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # discard in a job, because the file system needs long to remove a large file
+                yield cleaned.discard  # as a job in a thread: removing a large file takes long
                 if is_changed:
                     return False
         finally:
@@ -278,7 +283,8 @@ class Compaction:
             raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
-        """Return the aborted transactions that may still have records and whose marker is in one of the `old` segments.
+        """Return the aborted transactions that have their marker in one of the `old` segments, and that may still have
+        records.
 
         If the marker of a transaction is below `end`, all records of the transaction are below `end`, too, and
         compaction has removed them. A transaction
@@ -289,9 +295,7 @@ class Compaction:
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
 
     def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
-        """Add the remaining batches of `segment` to `cleaned`; returns whether any of them differs from the old
-        batch.
-        """
+        """Add the remaining batches of `segment` to `cleaned`. Returns whether any batch was dropped or changed."""
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -360,13 +364,13 @@ class Compaction:
         if offset >= self._end:
             return True
         if span.key is None:
-            self.stats.keyless_records += 1  # dropped, as in Kafka: without a key, no later record can replace it
+            self.stats.keyless_records += 1  # Kafka also drops records without a key
             return False
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """Return the header of `batch` without records if the state of its producer depends on that header,
-        else None.
+        """Return a batch with the header of `batch` and no records if the state of the producer depends on that header;
+        otherwise None.
         """
         if not self._producers.is_last(batch):
             return None

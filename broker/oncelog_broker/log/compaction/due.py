@@ -1,9 +1,10 @@
 """Decides which log is compacted next, which part of that log, and which groups of segments are merged.
 
 A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and an undecided
-part, which must not be compacted yet. Undecided are the active segment, segments that reach the high watermark (or last
-stable offset), and segments with records younger than min.compaction.lag.ms. Each segment belongs to exactly one of
-these three parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+part, which must not be compacted yet. The undecided part has the active segment, the segments with records at or above
+the high watermark (or last stable offset), and the segments with records younger than min.compaction.lag.ms. Each
+segment belongs to exactly one of these three parts. Kafka's counterparts are LogCleanerManager and
+Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class SegmentSummary(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """The cleanable range of a log: the offsets from `first_dirty` to before `end` may be compacted. The size fields
-    are in bytes, and count entire segments.
+    """The cleanable range of a log: the offsets from `first_dirty` to before `end` may be compacted. `clean_bytes` and
+    `dirty_bytes` are sums of the sizes of entire segments.
     """
 
     first_dirty: int
@@ -66,7 +67,7 @@ def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_of
 def cleanable_range(
     closed: Sequence[SegmentSummary], config: LogConfig, *, first_dirty: int, upper_bound: int, now_ms: int
 ) -> CleanableRange:
-    """Return the part of a log that may be compacted. `closed` are all segments of the log except the active one.
+    """Return the part of a log that may be compacted. `closed` lists all segments of the log except the active segment.
 
     `upper_bound` is the last stable offset: records above it must not replace other records, because a transaction may
     still abort them, or a leader change may remove them.

@@ -16,9 +16,7 @@ MAX_TRACKED_BATCHES: Final = 250_000
 
 
 class LiveBatches:
-    """Base offsets of the tracked batches, in order, and for each batch how many of its records are the last of their
-    key.
-    """
+    """For each tracked batch: its base offset, and how many of its records are the last record of their key."""
 
     def __init__(self) -> None:
         self._bases = array("q")
@@ -35,7 +33,9 @@ class LiveBatches:
             self._tracked_end = batch.next_offset
 
     def count(self, offsets: Sequence[int]) -> None:
-        """Count the last records in each tracked batch; `offsets` are the offsets of the last records of keys."""
+        """Count, for each tracked batch, the records that are the last of their key; `offsets` are the offsets of the
+        last records of some keys.
+        """
         bases, live, end = self._bases, self._live, self._tracked_end
         for offset in offsets:
             number = bisect_right(bases, offset) - 1
@@ -43,7 +43,7 @@ class LiveBatches:
                 live[number] += 1
 
     def is_dead(self, batch: RecordBatch) -> bool:
-        """Whether no record of `batch` is the last of its key; False for an untracked batch."""
+        """Whether no record of `batch` is the last record of its key; False if the batch is not tracked."""
         number = bisect_left(self._bases, batch.base_offset)
         if number == len(self._bases) or self._bases[number] != batch.base_offset:
             return False

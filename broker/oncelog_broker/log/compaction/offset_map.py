@@ -12,7 +12,9 @@ from hashlib import blake2b
 from typing import Final
 
 DIGEST_SIZE: Final = 16
-"""Bytes of a digest; longer than any key that is its own fingerprint, so that no key can be mistaken for a digest."""
+"""The number of bytes of a digest. Keys that are their own fingerprint are shorter, so no key can be mistaken for a
+digest.
+"""
 ENTRY_BYTES: Final = 216
 """Maximum bytes of one entry: 64 for the fingerprint, 32 for the offset, and the rest for the slot in a dictionary that
 has just grown.
@@ -28,7 +30,7 @@ def fingerprint(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Invariant: `get` returns the largest offset that was put for a key; offsets are put in increasing order."""
+    """Invariant: `get` returns the largest offset that was put for a key. Callers put offsets in increasing order."""
 
     __slots__ = ("_shards", "capacity")
 

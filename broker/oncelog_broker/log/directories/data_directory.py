@@ -27,7 +27,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
@@ -57,6 +57,10 @@ DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Suffix of the directory of a log that no topic owns; the directory is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
+MANY_LOGS: Final = 500
+"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, this
+could take longer than syncing each file, because it includes unsynced data of other programs.
+"""
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
 """Error numbers that mean that a directory cannot be synced: the broker may not read the directory, or the file system
@@ -82,8 +86,8 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
 
 
 def make_data_directory(disk: Disk, path: str) -> None:
-    """Create a data directory and its parents, and sync their names. Without this sync, a power cut could remove the
-    directory together with its synced files. Raises OSError.
+    """Create a data directory and its missing parents, and sync the directories that contain them. Without this sync, a
+    power cut could remove the data directory together with its synced files. Raises OSError.
     """
     missing = []
     above = path
@@ -96,9 +100,9 @@ def make_data_directory(disk: Disk, path: str) -> None:
 
 
 def _sync_names(disk: Disk, above: str) -> None:
-    """Sync the names in directory `above`, the parent of a data directory. Errors are ignored if the file system cannot
-    sync directories, or if the parent belongs to another user.
-    Raises OSError."""
+    """Sync the directory `above`, which makes the names of new directories in it durable. Errors are ignored if the
+    file system cannot sync directories, or if `above` belongs to another user. Raises OSError.
+    """
     try:
         disk.sync_directory(above)
     except OSError as error:
@@ -123,6 +127,8 @@ class DataDirectory:
         """The directory id in meta.properties; None if the file has no directory id yet."""
         self.clean_shutdown = False
         """Whether the previous broker process closed every log in the directory (a clean shutdown)."""
+        self.file_system = disk.watch_file_system(path)
+        """Syncs the file system with all logs of this directory; None if the system cannot do this reliably."""
         self.checkpoint_guard = threading.Lock()
         """A thread that writes a checkpoint holds this lock from reading the offsets until the checkpoint is written.
         The lock is needed because worker threads also write checkpoints, and an offset that was read before a
@@ -131,9 +137,9 @@ class DataDirectory:
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
-        """Checkpoint name -> its entries; absent until the checkpoint is read or written."""
+        """Name of a checkpoint -> the entries of the checkpoint, as last read or written."""
         self._arriving: dict[str, dict[TopicPartition, int]] = {}
-        """Checkpoint name -> entries of logs that are about to be moved into this directory."""
+        """Name of a checkpoint -> additional entries, for logs that are about to be moved into this directory."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
@@ -147,8 +153,8 @@ class DataDirectory:
         try:
             found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
-                # sync again, because the process that created the directory may have been killed before it synced the
-                # name
+                # sync the name again, because the process that created the directory may have been killed before its
+                # sync
                 _sync_names(disk, os.path.dirname(path))
             else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
@@ -202,23 +208,27 @@ class DataDirectory:
         return os.path.join(self.path, name)
 
     def logs(self) -> tuple[list[TopicPartition], list[str]]:
-        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet).
-
-        Directories that are not logs are ignored; the broker logs the name of each ignored directory once.
-        """
-        found, deleted = [], []
+        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet)."""
+        found: list[TopicPartition] = []
+        deleted: list[str] = []
         for name in self._disk.list_directory(self.path):
-            path = self.join(name)
-            if not self._disk.is_directory(path):
-                continue
-            parsed = parse_directory_name(name)
-            if parsed is not None:
-                found.append(parsed)
-            elif _DELETED_DIRECTORY.fullmatch(name):
-                deleted.append(path)
-            else:
-                logger.info("%s: not the log of a partition, ignored", path)
+            self.classify(name, found, deleted)
         return found, deleted
+
+    def classify(self, name: str, found: list[TopicPartition], deleted: list[str]) -> None:
+        """Add one name of this directory to `found` if it is the log of a partition, or to `deleted` (with its path) if
+        it is a deleted log. Directories that are not logs are ignored, with a log line; files are ignored silently.
+        """
+        path = self.join(name)
+        if not self._disk.is_directory(path):
+            return
+        parsed = parse_directory_name(name)
+        if parsed is not None:
+            found.append(parsed)
+        elif _DELETED_DIRECTORY.fullmatch(name):
+            deleted.append(path)
+        else:
+            logger.info("%s: not the log of a partition, ignored", path)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the entries of a checkpoint; empty if the file is missing or unreadable. The module docstring lists
@@ -252,7 +262,7 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the failed step may have been the fsync of this directory
+            self.names.note_failure(error)  # perhaps the fsync of the directory has failed
             raise
         self._checkpoints[name] = offsets
 
@@ -265,14 +275,15 @@ class DataDirectory:
             self.write_checkpoint(name, self._checkpoints.get(name, {}))
 
     def forget_arrival(self, key: TopicPartition) -> None:
-        """Discard the entries that `note_arrival` stored, because the move of the log has succeeded or failed."""
+        """Discard the entries that `note_arrival` stored, because the move of the log has ended."""
         with self.checkpoint_guard:
             for entries in self._arriving.values():
                 entries.pop(key, None)
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
-        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Without the
-        removal, the next startup after a crash would apply the old log starts and recovery points to the new logs.
+        """Remove the entries of the logs `keys` from every checkpoint, before new logs are created under the names of
+        deleted logs. Without this removal, the next startup after a crash would apply the old log starts and recovery
+        points to the new logs.
         """
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))
@@ -290,6 +301,23 @@ class DataDirectory:
             if len(left) < len(offsets):
                 self.write_checkpoint(name, left)
 
+    def syncs_together(self, logs: int) -> bool:
+        """Whether `sync_file_system` syncs this number of logs."""
+        return self.file_system is not None and logs >= MANY_LOGS
+
+    def sync_file_system(self, logs: int) -> bool:
+        """Sync the entire file system, if at least `MANY_LOGS` logs must be synced. Returns False if the caller must
+        sync each log instead, which then also shows whose data was lost.
+        """
+        if self.file_system is None or logs < MANY_LOGS:
+            return False
+        try:
+            self.file_system.sync()
+        except OSError as error:
+            logger.warning("%s: the file system could not be synced, so each log is synced: %s", self.path, error)
+            return False
+        return True
+
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock the directory. If `clean` is True, also write the file that tells the next startup that every log was
         closed.
@@ -299,4 +327,38 @@ class DataDirectory:
                 content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}
                 self._disk.replace_file(self.join(CLEAN_SHUTDOWN_FILE), json.dumps(content).encode())
         finally:
+            if self.file_system is not None:
+                self.file_system.close()
+                self.file_system = None
             self._lock.release()
+
+
+def lock_directories(
+    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
+) -> list[DataDirectory]:
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
+    existing directories are not changed.
+
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
+    """
+    directories: list[DataDirectory] = []
+    try:
+        for path in data_dirs:
+            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+            directories.append(directory)
+            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+    except BaseException:
+        for directory in directories:
+            directory.close(clean=False)
+        raise
+    return directories
+
+
+def note_sisters(directories: Sequence[DataDirectory]) -> None:
+    """Write the identity note, which lists all data directories of this broker, into each directory without a note.
+    Raises OSError.
+    """
+    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
+    for each in directories:
+        if each.note is None and each.directory_id is not None:
+            each.write_note(DirectoryNote(each.directory_id, sisters))

@@ -21,7 +21,9 @@ MAX_PREFERRED: Final = 10_000
 kept.
 """
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of free space; a new log is created in a data directory with less only if all directories have less."""
+"""The number of free bytes below which a data directory counts as full: a new log is created in a full directory only
+if no better directory exists.
+"""
 
 
 class DirectoryChoice:
@@ -43,8 +45,8 @@ class DirectoryChoice:
         self._planned: dict[TopicPartition, DataDirectory] = {}
         """Log -> the directory that was chosen for the log before its creation."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
-        """Log -> the directory that contains remains of a failed creation of the log. The next attempt must use the
-        same directory, because otherwise the log would exist in two directories.
+        """Log -> the directory in which a failed creation of the log has left files. The next attempt must use the same
+        directory, because otherwise the log would exist in two directories.
         """
 
     def counts(self) -> Counter[DataDirectory]:
@@ -91,8 +93,8 @@ class DirectoryChoice:
         self._preferred.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Remember that a log could not be created in a directory. `is_left` says whether the directory contains
-        remains of the log.
+        """Remember that a log could not be created in a directory. `is_left` says whether the failed creation has left
+        files in the directory.
         """
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:

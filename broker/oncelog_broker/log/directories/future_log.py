@@ -18,8 +18,8 @@ the copy is not needed or not complete. If only a complete future log exists, th
 steps 4 and 5, and the startup renames the future log to the original's name. If only an incomplete future log exists,
 the startup renames it to a stray log, because the copy may contain the only remaining records.
 
-If a step before step 4 fails, or if a failed step 5 can be undone, the future log is deleted and the original log stays
-in use. After any other failure the log is offline until the broker restarts.
+If a step before step 4 fails, or if a failed step 4 or 5 can be undone, the future log is deleted and the original log
+stays in use. After any other failure the log is offline until the broker restarts.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class FutureLog:
             size = min(part.end - part.start, SMALL_READ_SIZE)
             data = bytes(file.read(part.start, size))
             whole = whole_batches_size(data)
-            if whole == 0 and len(data) >= HEADER_SIZE:  # a batch that is larger than a read
+            if whole == 0 and len(data) >= HEADER_SIZE:  # the first batch is larger than SMALL_READ_SIZE
                 data = bytes(file.read(part.start, parse_size(data)))
                 whole = whole_batches_size(data)
         finally:
@@ -265,7 +265,7 @@ class FutureLog:
             position = part.start
             while position < part.end:
                 position = self.copy(part._replace(start=position))
-        if self.log.log_end_offset < last.end:  # compaction or retention has removed the records before the end
+        if self.log.log_end_offset < last.end:  # the last records were removed by compaction or retention
             self.log.local.roll(last.end)
         if self.log.log_end_offset != last.end:
             raise CopyOutdated(f"the copy ends at {self.log.log_end_offset}, the log at {last.end}")

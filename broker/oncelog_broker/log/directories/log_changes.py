@@ -1,10 +1,9 @@
 """The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
-`LogManager` has the methods that begin and finish an operation, which must run in its own thread. The middle step,
-`run`, may be called in any thread, since it uses no shared state. Many logs are changed in one operation, so that a
-data directory is synced
-once for all these logs. Creating a log waits for the disk only if the log's directory existed already; a new directory
-is synced later (`new_directory.py`).
+`LogManager` has the methods that begin and finish an operation; these methods must run in the manager's thread. The
+step between them, `run`, may be called in any thread, because it uses no shared state. Many logs are changed in one
+operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if the
+log's directory existed already; a new directory is synced later (`new_directory.py`).
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class ReturningLog(NamedTuple):
 
     @property
     def must_begin_anew(self) -> bool:
-        """Whether all records of the log are discarded, because the log is, or was, compacted."""
+        """Whether all records of the log must be discarded, because the log is or was compacted."""
         return self.wanted.config.is_compacted or self.cleaner_checkpoint is not None
 
 
@@ -131,15 +130,14 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a power cut removed a new log before its sync, the next startup would report the old log's records
-        as lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError
-        for
-        `home`.
+        If the offsets remained, and a power cut removed a new log before its sync, the next startup would report the
+        old log's records as lost. Errors in directories other than `home`, whose disks may have failed, are only
+        logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # skip other disks, which may hang
+                if any(other.noted_offset(key) for key in keys):  # leave other disks alone, because they may hang
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -198,7 +196,7 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
-                if not self._disk.exists(returning.path):  # a new log would hide a missing disk
+                if not self._disk.exists(returning.path):  # perhaps the disk is not mounted
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Remove the recovery point before the log is cut. If a fault or a kill interrupted the cut, the log
                 # could end below its recovery point; such a log counts as damaged, and would never be opened again.
@@ -220,7 +218,7 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # the durable log start is unknown, so it is checkpointed again
+        log.state.checkpointed_start = 0  # assume that no log start is checkpointed, so that it is written again
         try:
             # Keep the log end at or above the log start, because a later startup removes all records of a log that ends
             # below its checkpointed log start.
@@ -247,8 +245,9 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. In a log
-        with an unsynced topic id, no record was synced either. Raises OSError, PartitionMetadataCorrupt.
+        """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. If the
+        topic id of a log was not synced, no record of the log was synced either. Raises OSError,
+        PartitionMetadataCorrupt.
         """
         try:
             return read_topic_id(self._disk, returning.path)
@@ -302,7 +301,7 @@ class LogMoves:
 
 
 class LogRemoval:
-    """Frees the disk space of deleted files and directories; for large files, the file system needs long for this."""
+    """Frees the disk space of deleted files and directories; freeing large files may take long."""
 
     def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
         self._disk = disk

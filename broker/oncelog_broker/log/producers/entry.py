@@ -9,7 +9,7 @@ state is only a list of references. The layout of an entry:
   earlier epochs, or of earlier transactions of this epoch, are not counted. If there is no last sequence, this field is
   0 when no batch was
   written in this epoch (the next sequence must be 0), or ANY_SEQUENCE when it is unknown whether a batch was written.
-- 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
+- 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may belong to a marker.
 - 24 bytes for each past batch (0 to 4 batches before the newest batch, newest first): last sequence, last offset,
   offset delta, timestamp.
 
@@ -61,9 +61,8 @@ counts as ahead of it.
 """
 ANY_SEQUENCE: Final = 2**32 - 1
 """A special number of known sequences, for an entry that a marker created while the producer's earlier batches were
-unknown. The producer's batches have expired, or were deleted with their segments, so that the next batch may have any
-sequence, as
-for an unknown producer (E16).
+unknown. The earlier batches are unknown because the producer has expired, or because its records were deleted. The next
+batch may have any sequence, as for an unknown producer (E16).
 """
 
 _NEWEST: Final = slice(10, 26)
@@ -198,7 +197,7 @@ class BatchStreak:
         self.transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
         self._first_sequence = self.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
         self.batches: deque[tuple[HeaderFields, int, int]] = deque(maxlen=WINDOW)
-        """Fields of the newest batches: (header, base offset, timestamp)."""
+        """(header, base offset, timestamp) of each batch that the next entry will contain."""
 
     def settle(self) -> bytes:
         """Add the batches of the streak (batches since the entry was created) to the entry and return the new entry;

@@ -2,10 +2,10 @@
 S50; KIP-98, KIP-360, KIP-890).
 
 Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises an error and changes
-nothing. After the batch is in the log, `adopt` or `complete` applies the change (E26). The checks are those of
-idempotence (the sequence number of a
-batch follows the previous one) and of fencing (a batch with an older producer epoch is refused). The state of one
-producer is stored as an `entry`. Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+nothing. After the batch is in the log, `adopt` or `complete` applies the change (E26). The checks implement idempotence
+(the sequence number of a batch must follow the previous sequence number) and fencing (a batch with an older producer
+epoch is refused). The state of one producer is stored as an `entry`. Sequences count records and wrap at 2^31
+(`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ all these entries takes far less than a millisecond.
 
 
 class DuplicateBatch(NamedTuple):
-    """A batch that is already in the log, with its base offset and timestamp there."""
+    """Describes a duplicate: the base offset and the timestamp of the batch with the same records that is already in
+    the log.
+    """
 
     base_offset: int
     timestamp: int
@@ -88,9 +90,9 @@ class ProducerState:
     """All producers of one log, and their open transactions.
 
     Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or has ended but is
-    not replicated yet. `_open` has the first offset of the open transaction of each producer whose entry has an open
-    transaction, and no other producer. While a producer has a streak (batches not yet in its entry), its entry does not
-    change.
+    not replicated yet. `_open` contains exactly the producers whose entry has an open transaction, and maps each of
+    them to the first offset of that transaction. While a producer has a streak (batches not yet in its entry), its
+    entry does not change.
     """
 
     __slots__ = (
@@ -129,7 +131,7 @@ class ProducerState:
         self._is_strict = config.idempotence_duplicate_classification != KAFKA
         self._is_legacy = config.idempotence_unknown_producer == LEGACY_2_0
 
-    # --- batches -------------------------------------------------------------------------------------------------
+    # --- methods for data batches -------------------------------------------------------------------------------------
 
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
@@ -150,9 +152,8 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # First check whether the batch has the next sequence, then whether it is a duplicate. A batch can have the next
-        # sequence and be a
-        # duplicate only if the last five batches had 2^31 records.
+        # First check whether the batch has the next sequence, then whether it is a duplicate. A batch with the next
+        # sequence could be a duplicate only if the last five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
         if entry is None:
@@ -218,7 +219,7 @@ class ProducerState:
         self.adopt(entry, header, base_offset, timestamp)
 
     def _end_streak(self, producer_id: int) -> None:
-        """Update the producer's entry with the batches of its streak (batches since the entry was created), and remove
+        """Add the batches of the producer's streak (its batches since its entry was created) to the entry, and remove
         the streak.
         """
         streak = self._streaks.pop(producer_id, None)
@@ -309,7 +310,7 @@ class ProducerState:
             f"producer {header[PRODUCER_ID]} used sequence {header[BASE_SEQUENCE]} in a transaction that has ended",
         )
 
-    # --- markers -------------------------------------------------------------------------------------------------
+    # --- methods for transaction markers ------------------------------------------------------------------------------
 
     def prepare_marker(
         self,
@@ -373,17 +374,17 @@ class ProducerState:
         entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
         return self.complete(producer_id, entry, marker, offset)
 
-    # --- transactions --------------------------------------------------------------------------------------------
+    # --- methods for the transactions of the log ----------------------------------------------------------------------
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Remove the transactions that are replicated now, because their markers are below `high_watermark`."""
+        """Remove the ended transactions whose markers are below `high_watermark`, and therefore replicated."""
         unreplicated = self.unreplicated
         if unreplicated:
             # Only the top of the heap must be checked: all other transactions have larger first offsets, so they do not
             # change `first_unstable_offset` yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # a copy of the code of `_find_first_unstable`, because this saves a call
+            if not unreplicated:  # as `_find_first_unstable`, but without a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
@@ -403,7 +404,7 @@ class ProducerState:
             first = min(first, self.unreplicated[0][0])
         self.first_unstable_offset = first
 
-    # --- operations on all producers -------------------------------------------------------------------------------
+    # --- methods for the entries of all producers ---------------------------------------------------------------------
 
     @property
     def open_transactions(self) -> int:
@@ -466,9 +467,9 @@ class ProducerState:
         self._find_first_unstable()
 
     def hold_back(self, ended: Iterable[tuple[int, int]]) -> None:
-        """Keep `first_unstable_offset` at or below these transactions until `on_high_watermark` passes their markers.
-        `ended` has (first offset, offset of the marker) of each transaction that has ended, but whose marker may not be
-        replicated yet.
+        """Keep `first_unstable_offset` at or below the first offsets of these transactions until their markers are
+        below the high watermark that `on_high_watermark` gets. `ended` has (first offset, offset of the marker) of each
+        transaction that has ended, but whose marker may not be replicated yet.
         """
         for pair in ended:
             heappush(self.unreplicated, pair)
@@ -510,4 +511,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # a copy frees memory, since a dictionary never shrinks
+            self._entries = dict(self._entries)  # a copy is smaller: a dictionary never shrinks

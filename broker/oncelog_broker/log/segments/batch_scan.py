@@ -55,7 +55,9 @@ def parse_location(window: memoryview, at: int, position: int, end: int) -> Batc
 
 
 def location_of(batch: RecordBatch, start: int) -> BatchLocation:
-    """Return the location of `batch` relative to `start` in the batch's buffer."""
+    """Return the location of `batch`. Its position is relative to `start`, a position in the buffer that contains the
+    batch.
+    """
     return BatchLocation(
         batch.start - start,
         batch.size,

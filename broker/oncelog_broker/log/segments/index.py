@@ -12,11 +12,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar
 
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk
 
 
 class IndexCorrupt(ValueError):
-    """The index file is missing, or contradicts itself or its log file, and must be rebuilt from the log file."""
+    """The index file is missing, its entries are not in order, or it does not fit the log file. The index must be
+    rebuilt from the log file.
+    """
 
 
 class SegmentIndex:
@@ -71,6 +73,10 @@ class SegmentIndex:
             # If the file ends with zeros, the next `persist` removes them.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
+    def forget(self) -> None:
+        """Discard the entries in memory without writing them; they are read from the file again."""
+        self.entries = self._loaded = None
+
     def persist(self) -> None:
         """Append to the file the entries that it does not contain yet. Raises OSError."""
         entries = self.entries
@@ -92,15 +98,15 @@ class SegmentIndex:
         """Whether the index file has entries; this check does not load the entries into memory. Raises IndexCorrupt."""
         return len(self._load()) > 0
 
-    def file_to_sync(self) -> File | None:
-        """Write all entries to the file, then return the file if it has unsynced entries, for the caller to sync and
-        close; otherwise None. Raises OSError.
+    def path_to_sync(self) -> str | None:
+        """Write all entries to the file, then return its path if it has unsynced entries, for the caller to sync the
+        file; otherwise None. Raises OSError.
         """
         self.persist()
         if not self._unsynced:
             return None
         self._unsynced = False
-        return self._disk.open_briefly(self.path)
+        return self.path
 
     def seal(self) -> None:
         """Write the remaining entries when the segment is closed, and free the memory. Raises OSError."""
@@ -113,7 +119,7 @@ class SegmentIndex:
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
-            # The file must not keep entries that were removed from memory, so the next `persist` rewrites the file.
+            # The file still has the entries that were removed from memory, so the next `persist` must rewrite the file.
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:

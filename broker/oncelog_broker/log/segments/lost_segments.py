@@ -3,11 +3,12 @@
 Gaps are legal: retention deletes the oldest segments, and compaction leaves gaps between offsets, and even empty
 segments. A gap alone therefore does not prove lost records. Only the following cases prove lost records:
 
-- The log file is empty, but its index or time index has entries: the log file was emptied.
-- The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.
-- The last index entry points at or behind the end of the log file, and the batches in the file end below the entry's
-  offset: the log file was cut.
-- An index or time index with entries exists without a log file: the log file was removed.
+- The log file was emptied: it is empty, but its index or time index has entries.
+- The log file of a log that was never compacted is empty: the file was emptied, because an empty segment is never
+  closed.
+- The log file was cut: the last index entry points to a position at or after the end of the file, and the batches in
+  the file end below the entry's offset.
+- The log file was removed: an index or time index with entries exists without a log file.
 
 This module does not detect a file that lost less than its last `index.interval.bytes`, or a segment whose files are all
 missing. Damage inside a segment is found when the segment is read, since each batch has a CRC. The loss of unsynced
@@ -71,7 +72,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # a missing or damaged index does not prove lost records, because it will be rebuilt
+        return  # a missing or damaged index does not prove lost records; the index will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -90,8 +91,8 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 def check_removed(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
 ) -> list[str]:
-    """Search for log files that were removed. Returns the paths of indexes without a log file that do not prove a loss,
-    because another segment has their records.
+    """Search for log files that were removed. Returns the paths of all indexes without a log file, if none of them
+    proves a loss.
 
     An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
     the log file last. Raises LogCorrupt, CorruptBatch, OSError.
@@ -105,7 +106,7 @@ def check_removed(
             continue
         before = [segment for segment in segments if segment.base_offset < base]
         if before and next(before[-1].batches_from(base), None) is not None:
-            continue  # not a loss: another segment contains the records of this index
+            continue  # no loss: an earlier segment has these records
         path = os.path.join(directory, file_prefix(base))
         for index in (
             OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),

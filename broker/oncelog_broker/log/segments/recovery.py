@@ -3,23 +3,22 @@
 After a clean shutdown no batch is verified. After a crash, everything at or above the recovery point is suspect:
 complete batches are read and verified, and indexes and leader epochs are rebuilt from these batches. An invalid batch
 at or above the recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch
-*below* the recovery point had been synced, so it is corruption, and truncating would lose acknowledged records:
+*below* the recovery point had been synced, so it is corruption, and truncating the log would lose acknowledged records:
 `LogCorrupt` is raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost
 records; `lost_segments` lists the losses that are detected.
 
 Above the recovery point, each segment begins where the previous segment ends. Only compaction creates gaps, and
 compaction first waits for a flush, which moves the recovery point. A gap above the recovery point therefore means that
-a segment lost its end, even if the next segment reached the disk, and recovery truncates the log before the gap. This
-rule has two exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery
-point.
-Second, a follower copies the gaps of its leader. If index entries can express the offsets after the gap, the gap is
-inside one segment. At a larger gap, the follower syncs the log before it creates the next segment, so that the segment
-before the gap cannot lose its end.
+the end of a segment did not reach the disk, although the next segment did. Recovery then truncates the log before the
+gap. This rule has two exceptions. The first exception is a log that Kafka has written, because Kafka may have compacted
+the log above its recovery point. The second exception is a follower, which copies the gaps of its leader. If index
+entries can express the offsets after the gap, the gap is inside one segment. At a larger gap, the follower syncs the
+log before it creates the next segment, so that the segment before the gap cannot lose its end.
 
 A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new batches
 were appended.
 
-Source: Kafka's LogLoader.
+Kafka's counterpart is LogLoader.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
+from oncelog_broker.log.closed_log import ClosedLog
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
@@ -69,7 +69,7 @@ for the operator.
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the checkpoints of a data directory, and its clean-shutdown mark, contain about one log."""
+    """What the checkpoints and the clean-shutdown mark of a data directory tell about one log."""
 
     recovery_point: int
     log_start_offset: int
@@ -119,6 +119,30 @@ class SegmentLoader:
             for segment in segments:
                 segment.close()
             raise
+
+    def reopen(self, closed: ClosedLog) -> list[Segment]:
+        """Return the segments of a cleanly closed log without accessing its files. The last segment is dormant: its
+        indexes are read when it is appended to (`LocalLog.wake`).
+        """
+        segments = []
+        ends = [*(each.base_offset for each in closed.segments[1:]), closed.log_end_offset]
+        for each, next_offset in zip(closed.segments, ends, strict=True):
+            if each.is_made:
+                segment = self._segment(each.base_offset)
+                segment.size, segment.next_offset = each.size, next_offset
+            else:
+                segment = self.create(each.base_offset, self.now_ms, is_made_later=True)
+            segments.append(segment)
+        return segments
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self.disk,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.index_interval_bytes,
+            now_ms=self.now_ms,
+        )
 
     def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         recovery_point = known.recovery_point
@@ -346,8 +370,7 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
         # If the previous process was killed, the renames to these suffixes may not be synced. Sync the renames now,
-        # because
-        # otherwise a power cut could bring the old names back after the log has continued without these files.
+        # because otherwise a power cut could bring the old names back after the log has continued without these files.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -393,7 +416,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # an index of the old segment, which will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # the old segment's index
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

@@ -1,5 +1,6 @@
-"""Decides when the active segment is closed and a new segment is created. Source: Kafka's RollParams,
-LogSegment.shouldRoll."""
+"""Decides when the active segment is closed and a new segment is created. Kafka's counterparts are RollParams and
+LogSegment.shouldRoll.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 - `00000000000000000042.window` has the part of the producer state that Kafka's snapshot format does not have.
 
 The last segment of a log is active: batches are appended to it, and its indexes are in memory. Closed segments never
-change until they are deleted. Source: Kafka's LogSegment.
+change until they are deleted. Kafka's counterpart is LogSegment.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class Segment:
         self.created_ms = now_ms
         """The wall time, in ms, when this process created or opened the segment."""
         self.first_timestamp = NO_TIMESTAMP
-        """The largest timestamp of the first batch, from which `segment.ms` counts; known only in an active segment."""
+        """The largest timestamp of the first batch. The age that `segment.ms` limits is measured from this timestamp.
+        Only an active segment has this value.
+        """
         self.noted_size = 0
         """In an active segment, the end position of the last batch that was passed to `note_batch`. The value equals
         `size` when all batches were passed.
@@ -182,7 +184,7 @@ class Segment:
         return self._file
 
     def make(self) -> None:
-        """Create the log file. The name of the new file is not synced to disk by this method."""
+        """Create the log file. The directory is not synced, so the name of the new file is not durable yet."""
         made = self._disk.open(self.path, create=True)
         if made.size:
             made.close()
@@ -204,7 +206,7 @@ class Segment:
             return self.max_timestamp
         return self._disk.modified_ms(self.path) if self.is_made else self.created_ms
 
-    # --- writing -------------------------------------------------------------------------------------------------
+    # --- methods that write batches and indexes -----------------------------------------------------------------------
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Append one complete batch. Raises OSError; the segment is then unchanged."""
@@ -264,7 +266,7 @@ class Segment:
     def persist_indexes(self) -> None:
         """Write the missing entries to the index files, in the form that active segments have."""
         if not self.is_made:
-            return  # no index is written yet, because an index without a log file would look like a lost log file
+            return  # an index without a log file would look like a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -272,10 +274,10 @@ class Segment:
         """Add an entry for the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def files_to_sync(self) -> list[File]:
-        """Return the index files with unsynced entries, opened for the caller to sync and close."""
-        files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
-        return [file for file in files if file is not None]
+    def paths_to_sync(self) -> list[str]:
+        """Return the paths of the index files with unsynced entries, for the caller to sync."""
+        paths = (index.path_to_sync() for index in (self.offset_index, self.time_index))
+        return [path for path in paths if path is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
@@ -315,7 +317,7 @@ class Segment:
         self.persist_indexes()
         self._replay_tail()
 
-    # --- opening -------------------------------------------------------------------------------------------------
+    # --- methods that make an existing segment active -----------------------------------------------------------------
 
     def activate(self) -> None:
         """Make this segment the active segment: load the indexes, and call `note_batch` for the batches from the last
@@ -326,6 +328,12 @@ class Segment:
         """
         self._load_indexes(below=None)
         self._replay_tail()
+
+    def make_dormant(self, next_offset: int) -> None:
+        """Undo a failed `activate` of the last segment, which ends before `next_offset`."""
+        self.offset_index.forget()
+        self.time_index.forget()
+        self.next_offset = next_offset
 
     def start_verified(self, offset: int) -> int:
         """Make this segment the active segment with only the index entries below `offset`; returns the position from
@@ -343,7 +351,7 @@ class Segment:
         return self._restart_at_last_entry()
 
     def _load_indexes(self, *, below: int | None) -> None:
-        """Load the index entries (None: all entries, else those below the offset `below`) into memory. Raises
+        """Load the index entries below the offset `below` into memory; all entries if `below` is None. Raises
         IndexCorrupt if the entries do not fit the log file.
         """
         self.offset_index.activate()
@@ -381,7 +389,7 @@ class Segment:
         self._forget_since_last_entry()
 
     def _forget_since_last_entry(self) -> None:
-        """Reset this segment to the state just before the batch of the last index entry was passed to `note_batch`."""
+        """Reset this segment to its state just before `note_batch` got the batch that has the last index entry."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0
@@ -417,7 +425,7 @@ class Segment:
         logger.warning("%s: rebuilding the indexes: %s", self.path, reason)
         self.rebuild_indexes()
 
-    # --- finding batches -------------------------------------------------------------------------------------------
+    # --- methods that find batches ------------------------------------------------------------------------------------
 
     def batches_from(self, offset: int) -> Iterator[BatchLocation]:
         """Yield all batches, beginning with the first batch that ends at or after `offset`. Raises CorruptBatch."""
@@ -468,7 +476,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # an incomplete batch (end of the view), or a corrupt batch
+        except CorruptBatch:  # the batches before this one are complete
             pass
         return at, next_offset
 
@@ -520,7 +528,7 @@ class Segment:
     def _no_batch_at(self, entry: OffsetPosition) -> IndexCorrupt:
         return IndexCorrupt(f"no batch at position {entry.position} that could hold offset {entry.offset}")
 
-    # --- closing, renaming and deleting ----------------------------------------------------------------------------
+    # --- methods that close, rename or remove the files ---------------------------------------------------------------
 
     def close(self) -> None:
         if self._file is not None:
@@ -529,7 +537,7 @@ class Segment:
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files of the segment, whose names have the suffix `old`."""
-        self.close()  # close first, because an open file object keeps its old path
+        self.close()  # an open `File` would keep its old path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new

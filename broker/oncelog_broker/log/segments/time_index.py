@@ -1,9 +1,9 @@
 """The time index of a segment (`.timeindex`): maps timestamps to offsets, sparsely.
 
 An entry has 12 bytes: a timestamp in ms (int64) and an offset relative to the base offset (int32), both big-endian. An
-entry (timestamp, offset) means two things: the batch that ends with `offset` has this timestamp, and no record up to
-`offset` has a larger timestamp. The last entry of a closed segment has the segment's largest timestamp. Source: Kafka's
-TimeIndex.
+entry (timestamp, offset) means two things: `timestamp` is the largest timestamp of the batch that ends with `offset`,
+and no record of the segment up to `offset` has a larger timestamp. The last entry of a closed segment has the segment's
+largest timestamp. Kafka's counterpart is TimeIndex.
 """
 
 from __future__ import annotations

@@ -7,6 +7,6 @@ member.
 - `founding` creates the first nodes of a cluster; if the metadata store was lost, `restoring` creates the nodes from a
   copy of the metadata. `cluster_id` chooses the id of a cluster; `store_identity` reads the identity of a store at
   startup.
-- The members of a cluster share the secret `login_key`, and the range of producer ids, from which `producer_ids`
-allocates blocks for a broker.
+- `login_key` reads the secret that all members share. `producer_ids` allocates blocks of producer ids, from a range
+  that all members share.
 """

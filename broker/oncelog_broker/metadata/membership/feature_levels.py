@@ -4,8 +4,7 @@ Each registration contains the lowest and highest level of its release, as Kafka
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
 behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker joins the
 cluster only if it has a feature level in common with each registered broker. The consequences of levels for files are
-described
-in docs/design/compatibility.md.
+described in docs/design/compatibility.md.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
 """The lowest and highest level that this release supports. A new level is added when a release sends or writes data
-that the previous release would not understand. One release after a level was last used, the lowest supported level is
-raised above that level.
+that the previous release would not understand. A level is given up one release after the last release that used it: the
+lowest supported level is then raised above it.
 """
 CONSUMER_GROUPS: Final = 2
 """The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the
@@ -37,13 +36,13 @@ BEFORE_LEVELS: Final = (1, 1)
 
 
 class NoCommonLevel(Exception):
-    """This broker's release and the release of another broker in the cluster are incompatible; the message says what to
-    do.
+    """The release of this broker and the release of another broker in the cluster have no common level; the message
+    says what to do.
     """
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
-    """The feature levels that this release supports, for the registration of this broker."""
+    """Return the feature levels that this release supports, for the registration of this broker."""
     return {FEATURE: (LOWEST, HIGHEST)}
 
 

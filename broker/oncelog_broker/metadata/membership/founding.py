@@ -45,7 +45,7 @@ NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_STORE: Final = "unknown"
-"""The store id that is used for a lost store whose id is unknown."""
+"""Stands for the id of a lost store if that id is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,15 @@ class FoundLogs:
     topics: tuple[FoundTopic, ...] = field(default=())
     highest_producer_id: int = -1
     epoch_leap: int = 0
-    """A number that is added to the last leader epoch in each partition's log; the sum is the partition's first leader
-    epoch in the new cluster.
-    """
+    """The first leader epoch of a partition in the new cluster is the last leader epoch in its log plus this number."""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
-    """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic that is
-    among these nodes is not created from its logs.
+    """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. If these nodes
+    contain a topic, the topic is not created from its logs.
     """
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
     is unknown; otherwise "". If the store was lost, the partition states are written before this broker registers, so
-    that elections treat this broker as one that was absent.
+    that elections treat this broker as a broker that was absent.
     """
 
 
@@ -94,8 +92,8 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""Paths of nodes that belong to the old store or to processes. A new store gets no copy of these nodes and of the nodes
-below them.
+"""Paths of nodes that belong to the old store or to processes. These nodes, and the nodes below them, are not copied
+into a new store.
 """
 
 

@@ -4,8 +4,7 @@ session, and the boot id of the machine (an id of the machine's last start).
 The file is `.oncelog-session`, in the first data directory when the file is created. The next process locks the
 directory, and then uses the file to end the previous process's session. A broker that was killed can therefore register
 again immediately, and ZooKeeper fences a previous process that is only paused. The file contains the session's
-password, which
-lets any reader end the session, so only the file's owner may read it.
+password, with which any reader of the file could end the session, so only the file's owner may read the file.
 
 The boot id shows whether an unclean shutdown may have lost data. If the machine was not restarted, no data is lost,
 because the page cache still has all writes of the killed process. After a reboot, unsynced data may be
@@ -40,7 +39,9 @@ class Trace(NamedTuple):
     key: SessionKey | None
     boot: str
     is_log_tail_kept: bool = True
-    """False if records may have been lost, and no registration has reported the loss yet."""
+    """Whether the logs certainly still have their last records. False means that records may have been lost, and that
+    no registration has reported the loss yet.
+    """
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
@@ -120,15 +121,16 @@ class Predecessor:
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """The field is False after an unclean shutdown until a registration has reported the possible loss. The field
-        is always True for a broker without other brokers, because no other broker could have more records.
+        """Whether the logs certainly still have their last records. False after an unclean shutdown that may have lost
+        records, until a registration has reported this. Always True for a single broker, because no other broker could
+        have more records.
         """
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
-        """End the session of the previous process. Its ephemeral nodes are deleted now, or at the latest after the
-        session timeout.
+        """End the session of the previous process. The ephemeral nodes of that session are deleted now, or at the
+        latest after the session timeout.
         """
         if self._trace is None or self._trace.key is None:
             return

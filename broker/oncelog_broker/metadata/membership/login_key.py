@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 
 
 async def login_key(store: MetadataStore, entropy: Entropy = system_entropy) -> bytes:
-    """Return KEY_BYTES derived from the secret in the store; if the store has no secret, create one. If the store is
-    unavailable, this broker starts with a key of its own.
+    """Return a key of KEY_BYTES bytes, derived from the secret in the store. If the store has no secret, create one. If
+    the store is unavailable, this broker starts with a key of its own.
     """
     try:
         key = await _shared_key(store, entropy)

@@ -46,15 +46,16 @@ BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 UNKNOWN_IDS = 1_000_000
 """The number of ids that are skipped above the highest id in the logs if the store is older than the logs; producers
-without records may have these ids. A thousand startups of a broker use this number of producer ids.
+without records may have these ids. The number equals a thousand blocks, as many as a thousand startups of a broker
+allocate.
 """
 MAX_KNOWN_ID = 2**62
-"""Higher ids in a log are ignored, because only a faulty client can have used them, and one such record must not use up
-all ids.
+"""A higher producer id in a log is ignored, because only a faulty client can have used it, and a single record with
+such an id must not use up all ids.
 """
 MAX_CLAIM_ATTEMPTS = 100
-"""The maximum number of attempts to allocate a block. When several brokers allocate blocks simultaneously, an attempt
-may fail; so many failures in a row have another cause.
+"""The maximum number of attempts to allocate a block. An attempt may fail when several brokers allocate blocks
+simultaneously; this many failures in a row must have another cause.
 """
 
 
@@ -101,7 +102,7 @@ class ProducerIdManager:
         self._next = 0
         self._end = -1
         self._known = -1
-        """The highest id in those logs of this broker that have been read so far."""
+        """The highest producer id that `note_known` has recorded; -1 before the first call."""
         self._last_end = -1
         """The end of the last block that this process has allocated."""
         self._told: tuple[int, int] | None = None
@@ -165,10 +166,8 @@ class ProducerIdManager:
 
     async def _look_for_a_raise(self) -> None:
         """Discard this broker's block of producer ids if another broker has allocated blocks far above it. The other
-        broker did
-        this because its logs contain higher ids, and its logs may also contain ids of this block. If the store cannot
-        be reached, this broker keeps
-        the block.
+        broker did this because its logs contain higher ids, and its logs may also contain ids of this block. If the
+        store cannot be reached, this broker keeps the block.
         """
         self._may_be_raised = False
         try:

@@ -35,18 +35,19 @@ has become `new`.
 """
 
 CheckStore = Callable[[], Awaitable[None]]
-"""Type of a check: raises if the store is not the store in which this broker is registered."""
+"""Type of a function that raises an error if the store is not the store in which this broker is registered."""
 
 
 async def _no_check() -> None:
-    """Accept any store, for brokers that need no check."""
+    """Accept any store; the default of `check_store`."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
-"""The watched roots; a notification that names a root means that anything below it may have changed."""
+"""The watched paths. A notification that names one of these paths means that any node below the path may have changed.
+"""
 AGAIN_SECONDS: Final = 1.0
-"""Seconds until nodes that could not be read, although the store was available, are read again; the delay doubles with
-each failure.
+"""If nodes could not be read although the store was available, they are read again after this number of seconds; the
+delay doubles with each failure.
 """
 MAX_AGAIN_SECONDS: Final = 60.0
 
@@ -74,7 +75,7 @@ class _Stale:
         if topic is not None and topic.partition is not None:
             self.partitions.add(PartitionKey(topic.topic, topic.partition))
         elif topic is not None:
-            if path == paths.topic(topic.topic):  # no topic or state: a node between topic and states is empty
+            if path == paths.topic(topic.topic):  # skip the empty nodes between a topic and its states
                 self.topics.add(topic.topic)
         elif parent == paths.BROKER_IDS and name.isdecimal():
             self.brokers.add(int(name))
@@ -114,7 +115,8 @@ class MetadataCache:
         self._store = store
         self._check_store = check_store
         self._is_doubted = False
-        """Whether the last check of the store (same store as at the registration) failed."""
+        """Whether the last call of `check_store` failed: the store may not be the store in which this broker is
+        registered."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()
@@ -143,9 +145,8 @@ class MetadataCache:
 
         `pause` is awaited between the parts of a long read. `check_store` is called before the entire cluster is read
         again in a new session. If `check_store` raises, the cluster image is not changed, because every topic that is
-        missing
-        in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
-        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        missing in a replaced store would be treated as deleted. Raises NoNode if no broker has ever registered in the
+        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.
@@ -178,7 +179,7 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Return the current cluster image if `shows(image)` is True, else the first later image for which it is. All
+        """Return the first cluster image for which `shows(image)` is True, beginning with the current image. All
         subscribers have been called with the returned image.
 
         The call waits forever if such a cluster image never appears (for example because another broker may have undone
@@ -243,13 +244,11 @@ class MetadataCache:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
         read. If a watch reports a change during a pass over the stale paths, the next pass reads the changed node.
 
-        A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
-        of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
-        because the watch then reports the
-        root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
-        that its read
-        failed. A node with invalid
-        content is logged, and its part of the cluster image remains unchanged.
+        A stale path (reported as changed) remains stale until it was read successfully. After a failure, the kind of
+        failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
+        because the watch then reports the root of the path as changed; if loop iterations are long, the watch may
+        report the root before this task learns that its read failed. A node with invalid content is logged, and its
+        part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()

@@ -129,8 +129,8 @@ class ClusterImage:
         return self.partition(topic, partition) is not None
 
     def leader_of(self, topic: str, partition: int) -> Broker | None:
-        """Return the live broker that leads the partition; None if the partition, its leader or that broker does not
-        exist.
+        """Return the live broker that leads the partition; None if the partition does not exist, has no leader, or its
+        leader is not registered now.
         """
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
@@ -165,8 +165,8 @@ class ClusterImage:
         return self.group_configs.get(group_id, _NOTHING)
 
     def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """Return a cluster image with these groups' overrides instead of the earlier ones; empty overrides remove the
-        group.
+        """Return a cluster image in which these overrides replace the earlier overrides of the same groups; empty
+        overrides remove the group.
         """
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
 
@@ -174,21 +174,22 @@ class ClusterImage:
         return self.client_metrics.get(name, _NOTHING)
 
     def with_client_metrics(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these subscriptions instead of the earlier ones; empty settings remove the
-        subscription."""
+        """Return a cluster image in which these settings replace the earlier settings of the same subscriptions; empty
+        settings remove the subscription.
+        """
         return replace(self, client_metrics=_with_overrides(self.client_metrics, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
-        """Return a cluster image with these users' settings instead of the earlier ones; empty settings remove the
-        user. The quotas of these users are replaced, too.
+        """Return a cluster image in which these settings replace the earlier settings of the same users; empty settings
+        remove the user. The quotas of these users are replaced, too.
         """
         entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
         values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
         return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
 
     def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
-        """Return a cluster image with these entities' quotas instead of the earlier ones; empty quotas remove the
-        entity. If nothing has changed, the method returns this cluster image.
+        """Return a cluster image in which these quotas replace the earlier quotas of the same entities; empty quotas
+        remove the entity. If nothing has changed, the method returns this cluster image.
         """
         if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
             return self
@@ -246,8 +247,8 @@ class ClusterImage:
         return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
 
     def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """Return a cluster image with these topics' overrides instead of the earlier ones; empty overrides remove the
-        entry.
+        """Return a cluster image in which these overrides replace the earlier overrides of the same topics; empty
+        overrides remove the entry.
         """
         return replace(self, topic_configs=_with_overrides(self.topic_configs, changed))
 
@@ -255,14 +256,14 @@ class ClusterImage:
         return self.with_topic_configs({name: overrides})
 
     def with_broker_configs(self, changed: Mapping[int | None, Mapping[str, str]]) -> ClusterImage:
-        """Return a cluster image with these brokers' overrides instead of the earlier ones; empty overrides remove the
-        entry.
+        """Return a cluster image in which these overrides replace the earlier overrides of the same brokers; empty
+        overrides remove the entry.
         """
         return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
 
     def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
-        """Return a cluster image with the entries of these patterns instead of the earlier ones; None removes a
-        pattern.
+        """Return a cluster image in which these ACL entries replace the earlier entries of the same patterns; None
+        removes a pattern.
         """
         acls = dict(self.acls)
         for pattern, entries in changed.items():

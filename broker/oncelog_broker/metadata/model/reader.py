@@ -340,8 +340,8 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """Return all quota entities that have a node with quotas, without the entities that are only a user. `users` are
-    the names of the users' nodes.
+    """Return all quota entities that have a node of their own for quotas; an entity that is only a user has no such
+    node. `users` are the names of the users' nodes.
     """
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
@@ -389,7 +389,7 @@ async def _children_as_ids(store: MetadataStore, path: str) -> list[int]:
 
 
 def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[int, PartitionState]) -> Topic:
-    """Return the topic that a node describes, as the same object as in `before` if nothing has changed."""
+    """Return the topic with these values: the object from `before` if nothing has changed, otherwise a new object."""
     known = before.topics.get(name)
     if known is not None and known.topic_id == topic_id and known.partitions == partitions:
         return known

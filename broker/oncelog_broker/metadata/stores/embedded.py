@@ -9,10 +9,9 @@ fsync.
   durable even if that write created only ephemeral nodes, so that no czxid is used twice; a broker epoch is such a
   czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
-  gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If the
-  -wal file is lost or truncated for another reason, the store returns to an older state, and its file does not show
-  that. A -wal
-  file from another state of the store is refused (`write_ahead_log.py`).
+  gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If
+  somebody deletes or truncates the -wal file, the store returns to an older state, and nothing in the main file shows
+  that. A -wal file from another state of the store is refused (`write_ahead_log.py`).
 
 `sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
 """
@@ -67,9 +66,11 @@ class _Queued(NamedTuple):
     """A write that waits for its commit."""
 
     operations: tuple[Operation, ...] | None
-    """`operations` is None for the deletion of all ephemeral nodes that the session has when the deletion runs."""
+    """The operations of the write. None stands for the deletion of all ephemeral nodes that the session has when the
+    write runs.
+    """
     session_id: int
-    """The session that owns the ephemeral nodes that the write creates."""
+    """The id of the session that owns the ephemeral nodes created by the write."""
     outcome: asyncio.Future[Outcome]
 
 
@@ -94,7 +95,7 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        # the executor starts its thread with the first job
+        # the thread of the executor starts with the first job
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod
@@ -172,8 +173,9 @@ class EmbeddedStore(TreeStore):
             raise SessionExpired("", "the metadata store is closed")
 
     def write_for(self, session_id: int, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
-        """Begin a write that another process asked for; its session owns the ephemeral nodes that the write creates.
-        Raises StoreUnavailable, ValueError immediately; the returned future raises MetadataError.
+        """Begin a write that another process has requested. The session `session_id` of that process owns the ephemeral
+        nodes that the write creates. Raises StoreUnavailable, ValueError immediately; the returned future raises
+        MetadataError.
         """
         self._require_session()
         for operation in operations:
@@ -257,8 +259,8 @@ class EmbeddedStore(TreeStore):
         """Make rows durable in the worker thread; returns None, or the error.
 
         If the disk is full, the transaction is rolled back and may be retried. After any other failure the content of
-        the file is unknown, because a failed fsync must not be repeated. The session then ends, and a restart reads the
-        actual state.
+        the file is unknown: an fsync that is repeated after a failure may succeed although data are lost. The session
+        then ends, and a restart reads the actual state.
         """
         import sqlite3
 
@@ -306,7 +308,7 @@ def _create_file(path: Path) -> None:
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # not synced here, because the complete file is synced below
+        connection.execute("PRAGMA synchronous = OFF")  # the complete file is synced below
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.executescript(_SCHEMA)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")

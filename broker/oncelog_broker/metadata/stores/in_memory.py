@@ -80,7 +80,9 @@ class MemoryTree:
             self.write([Delete(path)], 0)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
-        """Apply all operations or none, and notify all sessions of the changes. Raises MetadataError."""
+        """Apply all operations, or none of them if one fails, and notify all sessions of the changes. Raises
+        MetadataError.
+        """
         transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
         stats = [transaction.apply(operation) for operation in operations]
         if transaction.changes:
@@ -109,7 +111,7 @@ class MemorySession(TreeStore):
 
     @property
     def session_key(self) -> SessionKey | None:
-        return SessionKey(self._session_id, b"")  # no password: any user of the tree may end sessions
+        return SessionKey(self._session_id, b"")  # there is no password: any user of the tree may end a session
 
     @property
     def session_timeout(self) -> float:
@@ -128,7 +130,7 @@ class MemorySession(TreeStore):
             await asyncio.gather(*self._under_way, return_exceptions=True)
         self._shared.end(self._session_id)
 
-    # --- callbacks of the tree
+    # --- methods that the tree calls when nodes have changed or the session has ended ---------------------------------
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
         """Notify the watches: immediately of this session's own changes, and of other sessions' changes in the next
@@ -151,7 +153,7 @@ class MemorySession(TreeStore):
             self._change_session(SessionState.CONNECTED)
             self._watches.all_may_have_changed()
 
-    # --- writes
+    # --- methods that execute writes ----------------------------------------------------------------------------------
 
     def _require_session(self) -> None:
         if not self._shared.lives(self._session_id):
@@ -182,7 +184,7 @@ class MemorySession(TreeStore):
         except MetadataError as error:
             fail(outcome, error)
             return
-        if not outcome.done():  # the caller of the write may have been cancelled, so nobody waits for the outcome
+        if not outcome.done():  # if the caller was cancelled, nobody waits for the outcome
             outcome.set_result(stats)
 
 

@@ -36,7 +36,9 @@ class LogOfAnotherFile(Exception):
 
 class _Base(NamedTuple):
     base: str | None
-    """None if the file was written by a release without bases, and this release has not written to it yet."""
+    """The base of the write-ahead log. None if a release without bases has written the file, and this release has not
+    written to the file yet.
+    """
     previous: str | None
 
 
@@ -68,8 +70,7 @@ def check(path: Path) -> None:
 
 def _read(path: Path, how: str) -> _Base:
     """Read the bases of the store. If `how` is "immutable=1", SQLite reads only the file; if "mode=ro", SQLite also
-    reads the file's log. Raises
-    sqlite3.Error.
+    reads the file's log. Raises sqlite3.Error.
     """
     import sqlite3
 
@@ -95,7 +96,7 @@ class LogBase:
         self._is_due = True
         self._is_written = False
         """Whether a new base is in the log but not yet in the file."""
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # a commit would begin a log with the previous base
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # otherwise a commit might begin a log with the old base
 
     def renew_if_due(self) -> None:
         """Begin a new write-ahead log if the present one is too large. Call this before each commit. Raises
@@ -114,7 +115,7 @@ class LogBase:
         self._is_written = self._is_due = False
 
     def _add_columns(self) -> None:
-        """Add the columns for the bases; releases before 0.2 can still use such a file."""
+        """Add the columns for the bases to the table. Releases before 0.2 can still use a file with these columns."""
         found = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(last_write)")}
         for name in ("base", "previous_base"):
             if name not in found:

@@ -44,7 +44,7 @@ NAME_OF_NOTHING: Final = "hardcode"
 
 
 class Decision(NamedTuple):
-    """Whether the operation is allowed, and the ACL or rule that decided."""
+    """A decision: whether the operation is allowed, and the ACL or rule that decided."""
 
     is_allowed: bool
     reason: str
@@ -123,7 +123,7 @@ class AclIndex:
             if not by_principal:
                 return Decision(False, f"ACLs that cannot be read: {kind.shown}:{pattern.pattern.name}:{pattern.name}")
             if decision is default:
-                decision = DENIED_BY_DEFAULT  # no default: the resource has ACLs, so one ACL must allow the operation
+                decision = DENIED_BY_DEFAULT  # a resource with ACLs needs an ACL that allows
             for entry in _entries_of(principal, by_principal):
                 if entry.host not in (WILDCARD, host):
                     continue
@@ -139,8 +139,8 @@ class AclIndex:
     ) -> Decision:
         """Return whether the operation is allowed for any name at all (KIP-679): the result is True if the ACLs allow
         at least one name, or prefix of names, that no ACL denies entirely. As in Kafka, an ACL counts here only if it
-        names this operation or ALL; an ACL does not count if its operation only implies this operation (as READ implies
-        DESCRIBE).
+        names this operation or ALL. An ACL whose operation only implies this operation (as READ implies DESCRIBE) does
+        not count.
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT
@@ -166,7 +166,7 @@ class AclIndex:
 
 
 class _Names(tuple[set[str], set[str]]):
-    """Two sets of resource names: the names in literal patterns, and the names in prefixed patterns."""
+    """Return two sets of resource names: the names in literal patterns, and the names in prefixed patterns."""
 
     __slots__ = ()
 

@@ -137,5 +137,6 @@ class StandardAuthorizer:
 
 def parse_super_users(text: str) -> frozenset[Principal]:
     """Parse principals such as `User:admin;User:CN=broker,O=x`; semicolons separate them, because certificate names
-    contain commas. ValueError."""
+    contain commas. Raises ValueError.
+    """
     return frozenset(parse_principal(each.strip()) for each in text.split(";") if each.strip())

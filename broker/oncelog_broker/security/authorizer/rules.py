@@ -2,7 +2,8 @@
 docs/authorizations.md list them.
 
 A row is one check: may the principal do this operation on that resource? The rules are those of Apache Kafka 3.9,
-`KafkaApis`. Without the Describe right, the response is the same whether the resource exists or not.
+`KafkaApis`. A client without the Describe right on a resource gets the same response whether the resource exists or
+not.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Rule(NamedTuple):
     """The response to a denial, as text; empty if the handler then checks another rule, which may allow the request."""
     refused: ErrorCode
     is_told: bool
-    """Whether a denial is written to the audit log; False for rules that only filter a list, and if another rule may
-    still allow the request.
+    """Whether a denial is written to the audit log. False if the rule only filters a list, or if another rule may still
+    allow the request.
     """
     kind: int
     """A number that is equal for all rules with the same operation and resource type."""

@@ -2,8 +2,8 @@
 ahead of now waits for the difference. After a pause the clock is at most one window behind now, so that a client may
 use the amount of one window in a burst.
 
-Therefore the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket
-can be dropped when it was idle for a window, because it then equals a new bucket, whatever its quota was.
+So the rate is enforced on average over a long time, and a client waits as long as in Kafka: the excess divided by the
+rate. A bucket that was idle for a window can be dropped, because it then equals a new bucket, whatever its quota was.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ request is always charged in full.
 
 
 class Bucket:
-    """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate; when
-    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that a quota that was set too low can be
-    corrected with immediate effect.
+    """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate. When
+    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that correcting a quota that was too low
+    has an immediate effect.
     """
 
     __slots__ = ("_paid_until", "_rate")
@@ -41,13 +41,13 @@ class Bucket:
         self._rate = rate
 
     def use(self, amount: float, rate: float, now: float, window: float, max_debt: float = MAX_SECONDS) -> float:
-        """Charge `amount`, even if that exceeds the quota. Returns the seconds to wait. `rate` is per second and above
-        0; `window` is the burst in seconds; when the wait has reached `max_debt` seconds, further usage does not extend
-        the wait.
+        """Charge `amount`, even if that exceeds the quota. Returns the seconds that the client must wait. `rate` is per
+        second and above 0; `window` is the burst in seconds; when the wait has reached `max_debt` seconds, further
+        usage does not extend the wait.
         """
         price, before = amount / rate, max(self._paid_until, now - window)
         debt = min(max(price, max_debt), MAX_SECONDS)
-        self._paid_until = min(before + price, max(before, now + debt))  # further usage never shortens the wait
+        self._paid_until = min(before + price, max(before, now + debt))  # usage never shortens the wait
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:

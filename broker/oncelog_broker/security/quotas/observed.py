@@ -25,7 +25,7 @@ IDLE_SECONDS: Final = 3600.0
 SWEEP_SECONDS: Final = 60.0
 """Seconds between two removals of idle entities."""
 WITHOUT_PLACE: Final = ("", "")
-"""The labels of all entities beyond the limits, and of clients without a name."""
+"""The labels under which all entities beyond the limits, and clients without a name, are reported."""
 
 
 class Recent:
@@ -48,10 +48,10 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # a refund may belong to an earlier window
+        return max(0.0, self._before * share + self._now)  # a refund of earlier usage could make it negative
 
     def rate(self, now: float) -> float:
-        """Per second."""
+        """The rate over the latest `span` seconds, in units per second."""
         return self.sum(now) / self._span
 
     def _turn(self, now: float) -> None:
@@ -141,7 +141,7 @@ class Observed:
 
 
 def _label(name: object) -> str:
-    """Return the name as a label. The label is empty if the entity has no such part, because Prometheus treats an empty
-    label as absent.
+    """Return the name as a label. The label is empty if the entity has no user or no client id, because Prometheus
+    treats an empty label as absent.
     """
     return name if isinstance(name, str) else ""

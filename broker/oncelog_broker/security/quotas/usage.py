@@ -26,8 +26,8 @@ class Usage:
     """The token buckets of one broker. Times are monotonic seconds."""
 
     def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
-        """`window`: seconds; after a pause, a client may immediately use the amount that its rate allows in
-        one window.
+        """`window` is in seconds: after a pause, a client may immediately use the amount that its rate allows in one
+        window.
         """
         self.window = window
         self._max_buckets = max_buckets

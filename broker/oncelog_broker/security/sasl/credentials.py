@@ -39,7 +39,7 @@ class ScramCredential(NamedTuple):
 
 
 def parse_credential(text: str) -> ScramCredential:
-    """Raises ValueError, whose message does not contain the text."""
+    """Parse a stored credential. Raises ValueError, whose message does not contain the text."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         credential = ScramCredential(

@@ -26,7 +26,7 @@ class Phase(Enum):
 
     HANDSHAKE = auto()
     TOKENS = auto()
-    """SaslAuthenticate requests."""
+    """In this phase the client sends SaslAuthenticate requests."""
     RAW_TOKENS = auto()
     """In this phase the client sends frames that contain only a token, without a request header."""
     DONE = auto()

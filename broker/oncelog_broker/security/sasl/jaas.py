@@ -14,7 +14,7 @@ USER_PREFIX: Final = "user_"
 
 
 def parse_jaas(name: str, secret: Secret) -> dict[str, str]:
-    """The options. Raises InvalidConfig, whose message contains the key's `name` but not its value."""
+    """Return the options. Raises InvalidConfig, whose message contains the key's `name` but not its value."""
     try:
         return jaas_options(secret.reveal())
     except ValueError as error:

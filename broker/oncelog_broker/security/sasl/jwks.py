@@ -20,8 +20,7 @@ READ_TIMEOUT_SECONDS: Final = 10.0
 MAX_BYTES: Final = 1024 * 1024
 """Limit in bytes on the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
-"""If tokens with unknown keys cause readings of the key set, at least this many seconds are between two such readings.
-"""
+"""Minimum seconds between two readings of the key set that tokens with unknown keys cause."""
 
 
 class Jwks:
@@ -110,8 +109,8 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidConfig for a URL whose keys cannot be trusted: with http://, an attacker on the network path could
-    insert a key and log in as any user. http:// on loopback is allowed.
+    """Check the URL of a key set. Raises InvalidConfig if its keys cannot be trusted: with http://, an attacker on the
+    network path could insert a key and log in as any user. http:// on loopback is allowed.
     """
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):

@@ -81,8 +81,8 @@ class _Followed(ABC):
         """Create the OpenSSL context. Raises InvalidConfig, and then changes nothing."""
 
     def check(self) -> bool:
-        """Reload key stores and trust stores whose files have changed. Returns whether a new context is in use. Reads
-        files.
+        """Reload key stores and trust stores whose files have changed. Returns whether a new context is in use. This
+        method reads files.
         """
         signature = self._look()
         if signature == self._signature:
@@ -124,7 +124,7 @@ class ClientContext(_Followed):
         self._context = client_context(self._config)
 
     def current(self) -> ssl.SSLContext:
-        """Return the context for the next connection. Reads the files again if they have changed."""
+        """Return the context for the next connection, after reading the files again if they have changed."""
         self.check()
         return self._context
 

@@ -28,8 +28,8 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """`pattern` must match the entire name; `replacement` may contain $1 to $9. If `pattern` is None, the principal's
-    name is the certificate's name without a change.
+    """One rule of ssl.principal.mapping.rules. `pattern` must match the certificate's entire name; `replacement` may
+    contain $1 to $9. If `pattern` is None, the principal's name is the certificate's name without a change.
     """
 
     pattern: re.Pattern[str] | None
@@ -48,7 +48,7 @@ class Rule(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Raises InvalidConfig."""
+    """Parse the rules in a value of ssl.principal.mapping.rules. Raises InvalidConfig."""
     rules = []
     position = 0
     while position < len(text.rstrip()):

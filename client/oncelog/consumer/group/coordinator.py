@@ -5,9 +5,10 @@ Each poll calls `advance`, which handles all pending steps in this order and the
     the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
     joined                ->  commit and on_revoked for removed partitions, then on_assigned for added partitions
 
-With an eager strategy, all partitions are revoked before joining. With cooperative strategies, only the partitions that
-the new assignment takes away are revoked, after joining; the member then rejoins so that others can get them. Callbacks
-thus run inside poll only; heartbeats and the wait for other members run between polls.
+With an eager strategy, all partitions are revoked before joining. With cooperative strategies, a member revokes
+partitions after joining, and only the partitions that the new assignment takes away. The member then rejoins, so that
+other members can get these partitions. Callbacks thus run inside poll only; heartbeats and the wait for other members
+run between polls.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class GroupCoordinator:
         self._missing_timer: asyncio.TimerHandle | None = None
         metadata.in_use.append(lambda: self._interest.names.union(self._joining.watched or ()))
 
-    # --- subscriptions and assignments
+    # The next methods are called when the application subscribes or assigns, and when the metadata change.
 
     @property
     def is_subscribed(self) -> bool:
@@ -196,7 +197,7 @@ class GroupCoordinator:
         assert task is not None
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
-            return  # the generation that was just joined is already over
+            return  # The generation that was just joined is already over.
         # A change of topics or of the subscription during the join could not cause a rejoin, so check for such changes
         # now.
         if self._joined_with != self._topics:

@@ -49,7 +49,7 @@ class RebalanceListener:
 
 
 def check_listener(listener: RebalanceListener) -> None:
-    """Raises TypeError for an object that lacks a required method or has an unknown method."""
+    """Raise TypeError for an object that lacks a required method or has an unknown method."""
     kind = type(listener)
     missing = [name for name in CALLED if not callable(getattr(listener, name, None))]
     if missing:

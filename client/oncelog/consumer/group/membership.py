@@ -91,7 +91,7 @@ SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
     # still has
     # may be committed.
     (ApiKey.OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): Reaction.RETRY,
-    # The group no longer exists, and therefore this membership does not either.
+    # The group no longer exists, so the membership has ended.
     (ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
 }
@@ -176,9 +176,9 @@ class Membership:
         """React to an error in the response to a request of generation `sent`.
 
         A response that says that generation `sent` has ended is ignored in a later generation and while the member
-        joins.
-        Joining has already ended `sent`, and the response to a commit may overtake the response to JoinGroup, which
-        uses another connection. An expelled member learns of the expulsion from JoinGroup or SyncGroup.
+        joins. The reason is that joining has already ended generation `sent`, and that the response to a commit may
+        arrive before the response to JoinGroup, which uses another connection. An expelled member learns of the
+        expulsion from JoinGroup or SyncGroup.
         """
         todo = reaction(api_key, code)
         is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)

@@ -66,7 +66,7 @@ class Archived:
 
 
 def archived_from_json(text: str) -> Archived:
-    """Raises ArchiveError."""
+    """Parse a topic's line of the manifest. Raises ArchiveError."""
     try:
         read: Any = json.loads(text)
         if read["version"] != VERSION:

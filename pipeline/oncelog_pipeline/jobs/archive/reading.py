@@ -83,10 +83,11 @@ def restore(
 def _write(
     spark: SparkSession, bootstrap_servers: str, path: str, archived: Archived, target: str, delivery: str
 ) -> None:
-    """Write the records of a topic. One task writes each partition, and sorts its records by offset, because Parquet
-    files have no order.
+    """Write the records of a topic. Each partition is written by one task, which sorts the partition's records by
+    offset, because the rows of the Parquet files have no guaranteed order.
     """
-    write_id = f"restore-{uuid.uuid4().hex}"  # a new writeId for each run, so that the sink takes no run for a replay
+    # A new writeId for each run, so that the sink does not treat this run as a retry of an earlier run.
+    write_id = f"restore-{uuid.uuid4().hex}"
     options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (
         stored(spark, path)

@@ -63,7 +63,7 @@ async def make(bootstrap_servers: str, archived: Archived, name: str, configs: M
 
 
 async def _check_empty(admin: Admin, archived: Archived, name: str) -> None:
-    """Raise ArchiveError if the topic has records or another number of partitions. Raises KafkaError, too."""
+    """Raise ArchiveError if the topic has records or another number of partitions. Also raises KafkaError."""
     partitions = (await admin.describe_topics([name]))[name].partitions
     if len(partitions) != archived.partitions:
         raise ArchiveError(

@@ -1,5 +1,5 @@
-"""Implements the audit by key, in Spark: for each key, checks in offset order the sequence numbers that the application
-has put into its records.
+"""Implements the audit by key, in Spark: checks, for each key and in the order of offsets, the sequence numbers that
+the application has put into its records.
 
 This audit reads committed records only. The audit by key also finds records that the application sent twice, which no
 broker can detect.
@@ -23,12 +23,16 @@ UNNUMBERED: Final = "unnumbered"
 
 
 def sequence_in_json(path: str) -> Column:
-    """Return a Spark column with the sequence number that each record's JSON value has at this path, such as $.seq."""
+    """Return a Spark column with the sequence number of each record, which the record's JSON value has at this path,
+    such as $.seq.
+    """
     return F.get_json_object(F.col("value").cast("string"), path).try_cast("bigint")
 
 
 def sequence_in_header(name: str) -> Column:
-    """Return a Spark column with the sequence number that is the text of each record's last header with this name."""
+    """Return a Spark column with the sequence number of each record, which is the text of the record's last header with
+    this name.
+    """
     values = F.filter(F.col("headers"), lambda header: header["key"] == name)
     return F.element_at(values, -1)["value"].cast("string").try_cast("bigint")
 
@@ -36,8 +40,8 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """Audit by key the topics' offset ranges that `there` contains. The first record of each key must have the number
-    `first`; a `first` of None allows any number. Raises Spark's errors.
+    """Audit the offset ranges in `there` by key. The first record of each key must have the number `first`; a `first`
+    of None allows any number. Raises Spark's errors.
     """
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}

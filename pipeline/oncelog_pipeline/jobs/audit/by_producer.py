@@ -33,7 +33,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Audit by producer the topics' offset ranges that `there` contains. Raises Spark's errors."""
+    """Audit the offset ranges in `there` by producer. Raises Spark's errors."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})

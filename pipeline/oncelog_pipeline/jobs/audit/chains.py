@@ -36,7 +36,7 @@ class Kind(Enum):
     TWICE = "twice"
     ZOMBIE = "zombie"
     HOLE = "hole"
-    """Offsets that no batch covers, in a log that is not compacted."""
+    """No batch covers these offsets, although the log is not compacted."""
 
 
 class Header(NamedTuple):
@@ -123,7 +123,7 @@ class Chains:
 
 
 def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> list[Finding]:
-    """Return the faults in the chains of one producer in one partition, given in the order of offsets.
+    """Return the faults in the chains of one producer in one partition; `chains` must be in the order of offsets.
 
     With `is_whole` the log still has its first record, so a producer's first sequence must be 0. With `is_compacted`
     the log is compacted, and missing batches are no fault.
@@ -156,7 +156,7 @@ def _before(chain: Chain) -> Chain:
 
 
 def _is_first_number(last: Chain, chain: Chain) -> bool:
-    """Return whether `chain` has the first sequence of its epoch after batches of that epoch that were only markers."""
+    """Return whether `chain` has the first sequence of an epoch of which `last` has only markers."""
     return last.last_epoch == chain.first_epoch and last.last_sequence == NO_SEQUENCE != chain.first_sequence
 
 

@@ -46,8 +46,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One topic that was audited. The audit read `records` records; `judged` of them have a sequence, which `numbering`
-    producers or keys have given them. `remarks` list what could not be judged.
+    """One topic that was audited. The audit read `records` records. `judged` of them have a sequence number and could
+    be checked; these records belong to `numbering` different producers or keys. Each remark is a sentence about
+    something that could not be checked.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The records of the two internal topics are decoded as Kafka's DumpLogSegments shows them (S57)."""
+"""The records of the internal topics are decoded as Kafka's DumpLogSegments shows them (S57)."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from oncelog_broker.coordinator.group.records import encode, group_record, offset_record
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state_records import SnapshotRecord, UpdateRecord
+from oncelog_broker.coordinator.share.share_state_records import encode as encode_share_state
 from oncelog_broker.dump.command import dump
 from oncelog_broker.dump.decoders import Decoder, decoder_of, message_json
 from oncelog_protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -17,6 +20,7 @@ from oncelog_protocol.coordinator_records.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from oncelog_protocol.coordinator_records.share_group_state import ShareUpdateValue
 from oncelog_protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionLogValue
 from oncelog_protocol.coordinator_records.versioned import encode_versioned
 from oncelog_protocol.records.builder import build_batch
@@ -146,9 +150,26 @@ def test_s57_json_nests_what_was_decoded(tmp_path: Path) -> None:
     assert record["payload"]["data"]["producerId"] == 7
 
 
+def test_s57_records_of_share_partitions_are_decoded(tmp_path: Path) -> None:
+    key = ShareKey("jobs", bytes(15) + b"\x01", 2)
+    batch = ShareUpdateValue.StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1)
+    update = ShareUpdateValue(snapshot_epoch=1, leader_epoch=3, start_offset=-1, state_batches=[batch])
+    path = log_with(
+        tmp_path / "__share_group_state-7",
+        encode_share_state(UpdateRecord(key, update)),
+        encode_share_state(SnapshotRecord(key, None)),
+    )
+    data = '{"groupId":"jobs","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":2}'
+    assert contents(run(path, "--print-data-log")) == [
+        f'key: {{"type":"1","data":{data}}} payload: {{"version":"0","data":{{"snapshotEpoch":1,"leaderEpoch":3,'
+        '"startOffset":-1,"stateBatches":[{"firstOffset":4,"lastOffset":6,"deliveryState":2,"deliveryCount":1}]}}',
+        f'key: {{"type":"0","data":{data}}} payload: <DELETE>',
+    ]
+
+
 def test_records_of_later_protocols_are_skipped(tmp_path: Path) -> None:
-    path = log_with(tmp_path, (b"\x00\x03whatever", b"\x00\x00whatever"))
-    assert contents(run(path, "--offsets-decoder")) == ["key: Unknown record type 3 at offset 0, skipping."]
+    path = log_with(tmp_path, (b"\x00\x63whatever", b"\x00\x00whatever"))
+    assert contents(run(path, "--offsets-decoder")) == ["key: Unknown record type 99 at offset 0, skipping."]
 
 
 @pytest.mark.parametrize(

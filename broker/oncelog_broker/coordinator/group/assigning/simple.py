@@ -1,10 +1,10 @@
 """The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
 partitions.
 
-Source: Kafka's SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M / P)
-members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
-one. Within these two limits (members per partition, partitions per member) a member keeps its previous partitions. If
-members read different topics, each topic is assigned separately. Pure.
+Kafka's counterpart is SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M /
+P) members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
+one. A member keeps its previous partitions, as far as these limits on members per partition and partitions per member
+allow. If members read different topics, each topic is assigned separately. Pure.
 """
 
 from __future__ import annotations
@@ -63,14 +63,22 @@ def _assign(
             if done % UNITS_PER_STEP == 0:
                 yield None
         rooms[member.member_id] = room - len(kept[:room])
-    for member in members:
-        if not extras:
+    free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
+    # The partitions with the fewest members are at the end of the list.
+    free.sort(key=lambda partition: holders[partition], reverse=True)
+    yield from _fill(members, rooms, free, assigned)
+    # A member may have fewer partitions than its share, if it already has every partition that is still in `free`. Then
+    # other members get one of these partitions more.
+    extras += sum(rooms.values())
+    at_quota = [member for member in members if _count(assigned[member.member_id], partitions) <= quota]
+    rooms = {member.member_id: 1 for member in at_quota}
+    for member in at_quota:
+        if not extras or not free:
             break
-        # Members with more than `quota` partitions already have the one additional partition that a member may get.
-        if _count(assigned[member.member_id], partitions) <= quota:
-            rooms[member.member_id] += 1
-            extras -= 1
-    yield from _fill(members, rooms, holders, sharing, assigned)
+        before = len(free)
+        yield from _fill([member], rooms, free, assigned)
+        extras -= before - len(free)
+        yield None
 
 
 def _count(topics: Mapping[bytes, set[int]], partitions: Sequence[TopicPartition]) -> int:
@@ -81,19 +89,16 @@ def _count(topics: Mapping[bytes, set[int]], partitions: Sequence[TopicPartition
 def _fill(
     members: Sequence[Subscriber],
     rooms: dict[str, int],
-    holders: dict[TopicPartition, int],
-    sharing: int,
+    free: list[TopicPartition],
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign partitions that still need members to members with fewer partitions than their share. The partitions with
-    the fewest members are assigned first. A member gets no more partitions if it already has every partition that still
-    needs members.
+    """Assign partitions of `free` to members with fewer partitions than their share. Partitions at the end of `free`
+    are assigned first; a partition is in `free` once for each further member to which it must be assigned. `rooms` has,
+    by member id, how many partitions each member may still get. A member gets no more partitions if it already has
+    every partition of `free`.
     """
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]
-    free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
-    # The partitions with the fewest members are at the end of the list.
-    free.sort(key=lambda partition: holders[partition], reverse=True)
     while unfilled and free:
         waiting = []
         for member_id in unfilled:

@@ -121,17 +121,17 @@ class Frames(asyncio.Protocol):
 
 
 def as_text(data: bytes) -> str:
-    """The data of a node as text in a message."""
+    """Return the text that stands for the data of a node in a message."""
     return data.decode("latin-1")
 
 
 def as_bytes(text: str) -> bytes:
-    """The data of a node, decoded from the text in a message."""
+    """Return the data of a node from the text that stands for it in a message."""
     return text.encode("latin-1")
 
 
 def encode_operation(operation: Operation) -> list[object]:
-    """An operation as a JSON array that begins with its name."""
+    """Return the JSON array for an operation; the array begins with the name of the operation."""
     match operation:
         case Check(path, version):
             return ["check", path, version]
@@ -144,7 +144,7 @@ def encode_operation(operation: Operation) -> list[object]:
 
 
 def parse_operation(encoded: Sequence[Any]) -> Operation:
-    """The operation that a JSON array describes. Raises ValueError for any other array."""
+    """Return the operation that a JSON array describes. Raises ValueError for any other array."""
     match encoded:
         case ["check", str(path), int(version)]:
             return Check(path, version)
@@ -158,13 +158,17 @@ def parse_operation(encoded: Sequence[Any]) -> Operation:
 
 
 def encode_error(error: MetadataError) -> list[object]:
-    """The fields of an error response: name, path, message; for a BadVersion error also the versions."""
+    """Return the fields of an error response: name, path and message of the error; for a BadVersion error also the
+    expected and the actual version.
+    """
     fields: list[object] = [type(error).__name__, error.path, error.message]
     return [*fields, error.expected, error.actual] if isinstance(error, BadVersion) else fields
 
 
 def parse_error(fields: Sequence[Any]) -> MetadataError:
-    """The exception for an error response; StoreUnavailable for an error class that `MetadataStore` does not define."""
+    """Return the exception for an error response; StoreUnavailable if `MetadataStore` does not define the error
+    class.
+    """
     name, path, message, *versions = fields
     if name == BadVersion.__name__:
         return BadVersion(path, *versions)
@@ -173,5 +177,5 @@ def parse_error(fields: Sequence[Any]) -> MetadataError:
 
 
 def parse_stat(fields: Sequence[int] | None) -> Stat | None:
-    """The stat of a node, decoded from an array of numbers in a response."""
+    """Return the stat of a node from an array of numbers in a response."""
     return None if fields is None else Stat(*fields)

@@ -75,10 +75,11 @@ class SupervisedStore:
         self._timeout = 0.0
         self._zxid = 0
         self.lease_until = -math.inf
-        """See `MetadataStore`. `lease_until` is an attribute and not a property, because each append reads it."""
+        """The end of the lease (`MetadataStore.lease_until`). This is an attribute and not a property, because each
+        append reads it."""
         self._last_request = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        """The requests of this session without a response, by request id."""
+        """Request id -> the future of the response, for each request of this session that has no response yet."""
         self._writes: set[asyncio.Future[Any]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._is_gone = False
@@ -102,7 +103,7 @@ class SupervisedStore:
             raise
         return store
 
-    # --- the session and its lease
+    # --- methods for the session and its lease ------------------------------------------------------------------------
 
     @property
     def session(self) -> SessionState:
@@ -177,7 +178,7 @@ class SupervisedStore:
             if answer.exception() is None:
                 self._confirm(sent)
             elif isinstance(answer.exception(), SessionExpired):
-                self._on_over()  # the notice arrived together with the answer to "begin", before the session was known
+                self._on_over()  # the end was reported before this process had handled the response to "begin"
 
         beaten.add_done_callback(on_answer)
         self._later(HEARTBEAT_SHARE * self._timeout, self._beat, session_id)
@@ -251,12 +252,12 @@ class SupervisedStore:
             if not answer.done():
                 answer.set_exception(SessionExpired("", reason))
 
-    # --- requests
+    # --- methods that send requests to the supervisor -----------------------------------------------------------------
 
     def _request(self, name: str, *arguments: object) -> asyncio.Future[Any]:
         """Send a request. Returns the future of the response."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)  # the caller may have been cancelled, so nobody waits for the response
+        answer.add_done_callback(_retrieve)  # if the caller was cancelled, nobody waits for the response
         self._last_request += 1
         if self._is_gone:
             answer.set_exception(SessionExpired("", _GONE))
@@ -340,7 +341,7 @@ _GONE: Final = "the supervisor of this worker has ended"
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a response that no caller may await, so that asyncio does not log it."""
+    """Retrieve the exception of a response, so that asyncio does not log it if no caller awaits the response."""
     if not answer.cancelled():
         answer.exception()
 

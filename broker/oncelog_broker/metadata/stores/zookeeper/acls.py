@@ -51,7 +51,7 @@ PROTECTED_SECRET: Final = packed(entries(paths.USER_CONFIGS, is_protected=True))
 
 
 def packed_for(path: str, *, is_protected: bool) -> bytes:
-    """Return `entries` in encoded form."""
+    """Return the encoded ACL for the node at `path` (see `entries`)."""
     if not is_protected:
         return OPEN
     return PROTECTED_SECRET if is_secret(path) else PROTECTED

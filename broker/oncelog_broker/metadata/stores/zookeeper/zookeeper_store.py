@@ -10,7 +10,7 @@
   broken connection, and never reports the end of the session. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
 - When a session has expired, another session begins immediately; requests and watches of the old session are not
-carried over.
+  carried over.
 - The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
   according to `acls.py`, if configured.
 """
@@ -71,7 +71,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds before another session is tried, after the servers ended a session before it had begun, or refused a watch.
+"""If the servers have ended a session before it had begun, or have refused a watch, the store begins another session
+after this number of seconds.
 """
 
 _NOT_WATCHED: Final = None
@@ -172,10 +173,9 @@ class ZooKeeperStore:
         await self.sync()  # wait for this sync, after which reads of this store no longer return the session's nodes
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If the servers still have the session, this method takes the
+        """Whether the session has ended on the servers. If the servers still have the session, this method takes the
         session over and closes it. Call the method again to check whether the servers received the close. Raises
-        TimeoutError if the servers have not
-        answered by `until`, a time of the event loop.
+        TimeoutError if the servers have not answered by `until`, a time of the event loop.
         """
         taken = _Taken()
         session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
@@ -355,7 +355,7 @@ class ZooKeeperStore:
         elif path.startswith(self._chroot + "/"):
             self._watches.changed([path[len(self._chroot) :]])
 
-    # --- the session
+    # --- private methods for the session, its first request and its heartbeats ----------------------------------------
 
     def _begin_session(self) -> None:
         if not self._closed:
@@ -475,7 +475,7 @@ class ZooKeeperStore:
             self._state = state
             self._session_watches.tell(state)
 
-    # --- requests
+    # --- private methods that send requests ---------------------------------------------------------------------------
 
     def _multi(self, operations: Sequence[Operation]) -> Multi:
         is_protected = self._access.protects_nodes
@@ -483,7 +483,8 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """If nodes must be protected, warn of existing unprotected nodes below which other nodes are created."""
+        """If `zookeeper.set.acl` demands protected nodes, log a warning about existing nodes that are not protected and
+        below which the broker creates nodes."""
         if not self._access.protects_nodes:
             return
         found = []

@@ -36,8 +36,8 @@ class _Step(NamedTuple):
 
 
 class _Board:
-    """The member to which each partition is assigned at present. `owners` are the members that owned the partitions
-    before this assignment.
+    """The assignment while it is computed: `held` has the partitions of each member, `load` their number. `owners` has
+    the member that owned each partition before.
     """
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
@@ -131,7 +131,7 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 def _even_out(board: _Board) -> None:
     """Even out the counts, beginning with the members that have the most partitions. Invariant: no chain of moves leads
-    from a `closed` member to a member that has at least 2 partitions fewer than the present member.
+    from a `closed` member to a member that has at least 2 partitions fewer than the `heaviest` member.
     """
     closed: set[str] = set()
     while True:

@@ -50,8 +50,8 @@ def _generation(member: Member) -> int:
 
 
 def _without_held(assignment: Assignment, claims: Sequence[Claim]) -> Assignment:
-    """Leave out partitions that another member still claims, however old the claim, because that member reads them
-    until it learns of the revocation.
+    """Leave out partitions that another member still claims, however old the claim is: that member reads these
+    partitions until it learns that they are revoked.
     """
     holders: dict[TopicPartition, set[str]] = {}
     for claim in claims:

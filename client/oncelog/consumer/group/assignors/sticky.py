@@ -41,8 +41,8 @@ class StickyAssignor:
 
 
 def read_user_data(data: bytes | None) -> StickyAssignorUserData | None:
-    """Return the decoded user data; None if the data are unreadable: the member then counts as owning no partitions,
-    which only causes additional moves.
+    """Return the decoded user data; None if the data are unreadable. A member with unreadable data counts as a member
+    without partitions, which only causes additional moves.
     """
     for version in USER_DATA_VERSIONS:
         try:

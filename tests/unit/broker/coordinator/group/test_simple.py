@@ -49,6 +49,13 @@ def test_a_member_that_comes_takes_no_more_than_its_share() -> None:
         assert after[name][T] <= before[name][T]
 
 
+def test_a_partition_gets_its_second_reader_though_the_first_member_has_it_already() -> None:
+    old = {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1, "f": 0, "g": 0}
+    targets = assign({name: {T} for name in old}, {T: 4}, {name: {T: frozenset({n})} for name, n in old.items()})
+    assert set(holders(targets).values()) == {2}
+    assert all(number in targets[name][T] for name, number in old.items())
+
+
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 4), st.integers(0, 3))
 def test_shares_are_even_and_unchanged_input_moves_nothing(members: int, partitions: int, gone: int, more: int) -> None:
     names = [f"m{number:02}" for number in range(members)]
@@ -60,7 +67,7 @@ def test_shares_are_even_and_unchanged_input_moves_nothing(members: int, partiti
         assert max(shares(result)) - min(shares(result)) <= 1
         assert min(shares(result)) >= 1
         assert set(holders(result)) == {(T, number) for number in range(total)}, "each one is read"
-        assert max(holders(result).values()) <= sharing
+        assert set(holders(result).values()) == {sharing}, "each one has equally many readers"
     assert assign({name: {T} for name in left}, {T: partitions + more}, targets) == targets
 
 
