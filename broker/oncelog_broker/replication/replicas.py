@@ -65,8 +65,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
-example because a log was opened; its argument is the topics of these partitions.
+"""Type of a callback that is called when partitions that this broker leads have changed without a new cluster image,
+for example because a log was opened. The argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
 """Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
@@ -129,8 +129,8 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
-        each with the monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
+        Each partition has the monotonic time, in seconds, until which the follower's fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
@@ -450,8 +450,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
-        their leader would propose it for the ISR as soon as it caught up.
+        """Prepare to stop. From now on, this broker does not fetch partitions for which it is out of sync: if it caught
+        up, the leader of such a partition would propose it for the ISR.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():

@@ -204,9 +204,9 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Return whether `abort` is safe. It is not safe if the transaction's other partitions may be committed. It is
-        safe if the transaction that begins at `start_offset` hangs, or if no transaction is open there. Raises
-        KafkaError.
+        """Return whether `abort` is safe. `abort` is not safe if the transaction's other partitions may be committed.
+        `abort` is safe if the transaction that begins at `start_offset` hangs, or if no transaction is open there.
+        Raises KafkaError.
         """
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
@@ -296,9 +296,10 @@ class TransactionAdmin:
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
         earlier call. Returns False if the transaction has ended with the opposite outcome. The outcome is the opposite
         if the transaction was to be committed, but its coordinator aborted it because of a timeout or a new
-        initialisation of the transactional id. It is also the opposite if the transaction was to be aborted, but had
-        already been committed. Under transaction protocol V1, and after a new initialisation, the result concerns the
-        last transaction of this producer id and epoch. Prepare only one transaction with each producer id and epoch.
+        initialisation of the transactional id. The outcome is also the opposite if the transaction was to be aborted,
+        but had already been committed. Under transaction protocol V1, and after a new initialisation, the result
+        concerns the last transaction of this producer id and epoch. Prepare only one transaction with each producer id
+        and epoch.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id

@@ -433,8 +433,8 @@ class Positions:
     def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
         """Go back to the processed offsets, because the work on the last returned records has failed.
 
-        The processed offsets are the positions of the last poll, or of a later manual commit; in the partition that
-        `async for` iterates over (`iterated`), the offset of the last returned record.
+        The processed offsets are the positions at the last poll, or at a later manual commit. In the partition that
+        `async for` iterates over (`iterated`), the processed offset is the offset of the last returned record.
         """
         for position in list(self):
             done = position.done_with

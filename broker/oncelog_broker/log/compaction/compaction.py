@@ -9,9 +9,9 @@ A batch that keeps all records is copied unchanged. A batch that loses all its r
 is dropped, or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met
 them, so that
 readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
-removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
-aborted records, and would return them to consumers if it became leader. Compaction does not change batches at or above
-offset `end`.
+removed. Tombstones and markers are also kept while a replica is not in sync. An out-of-sync replica may still have the
+deleted or aborted records, and would return them to consumers if it became leader. Compaction does not change batches
+at or above offset `end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, which may be in the middle of a
 segment.

@@ -185,8 +185,9 @@ class LogOpening:
         of synced records (S56). Other replicas may already have compacted these tombstones away, because this in-sync
         replica had acknowledged them.
 
-        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. Such
-        a log is created again, since a later fsync of the data directory would not prove that the name is on the disk.
+        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. The
+        log is then created again, because a later fsync of the data directory does not prove that the name is on the
+        disk.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:

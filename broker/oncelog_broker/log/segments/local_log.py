@@ -191,9 +191,9 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """Return the base offset of a new segment that begins with `batch`. This is the log end offset, unless
-        compaction at the leader has left a gap before the batch that is too large for an index entry; then it is the
-        base offset of the batch.
+        """Return the base offset of a new segment that begins with `batch`. The new base offset is the log end offset.
+        Exception: if compaction at the leader has left a gap before the batch that is too large for an index entry, the
+        new base offset is the base offset of the batch.
         """
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
