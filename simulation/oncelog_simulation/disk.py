@@ -287,7 +287,11 @@ class SimulatedDisk:
             for path, data in contents.items():
                 self._write_file(path + TEMPORARY_SUFFIX, data, is_durable=False)
             for path in contents:
-                self.open(path + TEMPORARY_SUFFIX).sync()
+                file = self.open(path + TEMPORARY_SUFFIX)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
             for path in contents:
                 self.rename(path + TEMPORARY_SUFFIX, path)
         except OSError:
@@ -299,10 +303,13 @@ class SimulatedDisk:
 
     def _write_file(self, path: str, data: bytes, *, is_durable: bool) -> None:
         file = self.open(path, create=True)
-        file.truncate(0)
-        file.append(data)
-        if is_durable:
-            file.sync()
+        try:
+            file.truncate(0)
+            file.append(data)
+            if is_durable:
+                file.sync()
+        finally:
+            file.close()
 
     def lock(self, path: str) -> SimulatedLock:
         self.before_read(path)

@@ -426,7 +426,7 @@ class PartitionLog:
         if origin is AppendOrigin.CLIENT:
             if self.walks_records and not records_checked:
                 run_steps(records_check(batch, limits, now_ms))
-                header = HEADER.unpack_from(batch)  # the check may have corrected the timestamp in the header
+                header = HEADER.unpack_from(batch)  # read again: the check may have corrected the timestamp
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if not limits.stamps_append_time and (
                 header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms

@@ -45,8 +45,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Type of the async function that sends AlterPartition to the controller. It raises PeerUnavailable; the controller may
-then have received the request or not.
+"""Type of the async function that sends AlterPartition to the controller. The function raises PeerUnavailable; the
+controller may then have received the request or not.
 """
 
 
@@ -258,7 +258,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # otherwise keep the partition's newer proposal open
+            if self._open.get(partition) is proposal:  # keep a newer proposal of the partition open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

@@ -1,7 +1,8 @@
 """Adds topics and partitions that exist only in the logs to an embedded metadata store that is older than the logs.
 
-Only the broker of a single-broker cluster does this, before it registers, so no other process writes to its store. If
-the process is killed during this work, the next startup again finds that the store is older, and continues the work.
+Only the broker of a single-broker cluster adds topics in this way, before it registers, so no other process writes to
+its store. If the process is killed during this work, the next startup again finds that the store is older, and
+continues the work.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
-example because a log was opened; its argument is the topics of these partitions.
+"""Type of a callback that is called when partitions that this broker leads have changed without a new cluster image,
+for example because a log was opened. The argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
 """Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
@@ -129,8 +129,8 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
-        each with the monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
+        Each partition has the monotonic time, in seconds, until which the follower's fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
@@ -157,7 +157,9 @@ class Replicas:
         fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether this follower is expected to fetch more partitions; until then its fetches must not wait long."""
+        """Whether this follower still has to fetch more partitions. While that is so, its fetches must not wait
+        long.
+        """
         awaited = self._awaited.get(broker_id)
         while awaited:
             partition, until = next(iter(awaited.items()))
@@ -184,8 +186,8 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the partition, if this broker leads it and this broker's session is valid; by topic id, raises
-        UNKNOWN_TOPIC_ID if no topic has that id (T9).
+        """Return the partition of the topic with this id, if this broker leads it and this broker's session is valid.
+        Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors of `leader`.
         """
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
@@ -407,7 +409,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # of many partitions, perhaps only one has changed
+                if known.get(index) is not state:  # skip the unchanged partitions of the topic
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -417,7 +419,7 @@ class Replicas:
         """Resign the partitions that were assigned before this new registration, until the controller elects a leader
         again.
 
-        Subscribers are called with the topics. Returns when all partitions are updated.
+        Subscribers are called with the topics of these partitions. Returns when all partitions are updated.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
@@ -448,8 +450,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
-        their leader would propose it for the ISR as soon as it caught up.
+        """Prepare to stop. From now on, this broker does not fetch partitions for which it is out of sync: if it caught
+        up, the leader of such a partition would propose it for the ISR.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -571,7 +573,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
-        self._doubted.discard(key)  # a log that must be restarted empty is not truncated before
+        self._doubted.discard(key)  # only a restart truncates a log in `_doubted`
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -657,8 +659,8 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition of a deleted topic adds the counts of the entire topic to the sum; later partitions
-            # add only the traffic counted since.
+            # The first removed partition of a deleted topic adds the counts of the entire topic to
+            # `traffic_of_deleted`; the following partitions add only the traffic that was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)

@@ -232,8 +232,8 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """A thread holds this lock while it uses, opens or closes the descriptor. Otherwise the descriptor number could
-        refer to another file after a close.
+        """A thread holds this lock while it uses, opens or closes the descriptor. Without the lock, a thread could use
+        the number of a descriptor that was closed meanwhile and now belongs to another file.
         """
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
@@ -248,14 +248,14 @@ class RealFile:
         OPEN_FILES.add(self)
 
     def _descriptor(self) -> int:
-        """Return the descriptor, which is opened again if the file was idle. The caller must hold the guard. Raises
+        """Return the descriptor, which is opened again if the file was idle. The caller must hold `_guard`. Raises
         OSError.
         """
         self.is_used = True
         return self._fd if self._fd >= 0 else self._opened_again()
 
     def _opened_again(self) -> int:
-        """Open the descriptor again. The caller must hold the guard. Raises OSError."""
+        """Open the descriptor again. The caller must hold `_guard`. Raises OSError."""
         if self._is_closed:
             raise FileClosed(f"{self.path} is closed")
         self._fd = _open_file(self.path, 0)
@@ -363,8 +363,8 @@ class RealFile:
         self._older_maps = []
 
     def sync(self) -> None:
-        # Worker threads call this method. The fsync runs without the guard, because otherwise an append on the event
-        # loop would wait for the disk.
+        # Worker threads call this method. The fsync runs without holding `_guard`, because otherwise an append on the
+        # event loop would wait for the disk.
         with self._guard:
             if self._is_closed:
                 raise FileClosed(f"{self.path} was closed before it could be synced")
@@ -378,8 +378,8 @@ class RealFile:
                 self._give_up_if_closed()
 
     def rest(self) -> bool:
-        """Implements `RestingFile.rest`. Closing the descriptor is safe, because the next fsync still reports writes
-        that failed in the kernel before it.
+        """Close the descriptor until the next use; returns False while the file is in use. Closing the descriptor is
+        safe, because the next fsync still reports writes that failed in the kernel before it.
         """
         if not self._guard.acquire(blocking=False):
             return False
@@ -496,7 +496,7 @@ class RealDisk:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # the file may be incomplete, and the disk full
+            self.remove(temporary)  # remove the incomplete file, perhaps of a full disk
             raise
         os.replace(temporary, path)
         if is_durable:

@@ -376,8 +376,9 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Record that the directories of the stray logs of this start are renamed. A log that becomes a stray log after
-        this start may be deleted, because this cluster has moved its partition to other brokers.
+        """Record in the identity notes that this start has renamed the directories of its stray logs. A log that
+        becomes a stray log after this start may be deleted, because this cluster has moved its partition to other
+        brokers.
         """
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))

@@ -121,7 +121,7 @@ class Template:
         code = self._codes.pop(pid, None)
         if code is None:
             self._codes[pid] = worker.code
-        else:  # the template process has reported the end of the worker before this line ran
+        else:  # the worker has ended already, as the template process has reported
             worker.code.set_result(code.result())
         return worker
 

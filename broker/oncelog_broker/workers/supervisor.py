@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs workers: `await run()` returns when they have ended."""
+    """Runs workers: `await run()` returns when all workers have ended."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
         """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use

@@ -86,7 +86,7 @@ class WorkerProcess:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
         try:
             process = self._process = await self._start()
-        except OSError as error:  # retry later, because the shortage of processes or file descriptors may be temporary
+        except OSError as error:  # retry later: a shortage of processes or files may pass
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"

@@ -1,5 +1,5 @@
-"""The public consumer. It reads topics together with a group, or partitions assigned by hand; records are returned by
-polls or by iteration.
+"""The public consumer. The consumer reads topics together with a group, or partitions assigned by hand; records are
+returned by polls or by iteration.
 """
 
 from __future__ import annotations

@@ -526,9 +526,10 @@ class Transactions:
         """Clean up after a transaction, so that the next transaction can begin."""
         manager = self.manager
         self.prepared = None
-        # A late copy of a request without a response may reach the coordinator during the next transaction. It could
-        # begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Therefore get a new epoch
-        # first. Under V2, the end of a transaction that was begun has already brought a new epoch.
+        # A late copy of a request without a response may reach the coordinator during the next transaction. The late
+        # copy could begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Therefore get a new
+        # epoch first, by which brokers refuse the late copy. Under V2, the end of a transaction that was begun has
+        # already brought a new epoch.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)

@@ -263,7 +263,7 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the error may come from the fsync of this directory
+            self.names.note_failure(error)  # perhaps the fsync of the directory has failed
             raise
         self._checkpoints[name] = offsets
 

@@ -280,7 +280,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the value is (new settings, last known offsets)
+            self._returning[key] = known._replace(wanted=wanted)  # the known offsets, with new settings
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -440,7 +440,7 @@ class LogManager:
         """Measure the free space of the data directories. The result is used to choose the directory of a new log. This
         method may be called in any thread.
         """
-        # no measurement is needed if there is only one directory
+        # With a single directory there is nothing to choose, so nothing is measured.
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])

@@ -16,8 +16,8 @@ producer, which Kafka's format does not have:
   (`entry.py`) after the first 46 bytes.
 
 If a window file is missing, damaged, or belongs to another snapshot, the broker ignores it, and knows only the last
-batch of each producer instead of the last five. A damaged snapshot is deleted, and the log is replayed from the
-previous snapshot instead.
+batch of each producer instead of the last five. A damaged snapshot is deleted; the state is then restored from the
+previous snapshot and the batches after it.
 """
 
 from __future__ import annotations

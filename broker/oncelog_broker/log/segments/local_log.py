@@ -191,9 +191,9 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """Return the base offset of a new segment that begins with `batch`. This is the log end offset, unless
-        compaction at the leader has left a gap before the batch that is too large for an index entry; then it is the
-        base offset of the batch.
+        """Return the base offset of a new segment that begins with `batch`. The new base offset is the log end offset.
+        Exception: if compaction at the leader has left a gap before the batch that is too large for an index entry, the
+        new base offset is the base offset of the batch.
         """
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
@@ -209,7 +209,7 @@ class LocalLog:
         self.wake()
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # sync first, because otherwise recovery would mistake lost records for a part of the gap
+            self._sync_end()  # so that recovery does not take lost records for a gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -218,7 +218,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # an empty segment is never closed, because it would seem to have lost its records
+        else:  # replace an empty segment: closed, it would look like lost records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -294,7 +294,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # set this first, because other threads read it
+        self.directory_dirty = True  # first, because other threads read this flag
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:

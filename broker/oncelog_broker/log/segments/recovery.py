@@ -10,10 +10,11 @@ records; `lost_segments` lists the losses that are detected.
 Above the recovery point, each segment begins where the previous segment ends. Only compaction creates gaps, and
 compaction first waits for a flush, which moves the recovery point. A gap above the recovery point therefore means that
 the end of a segment did not reach the disk, although the next segment did. Recovery then truncates the log before the
-gap. This rule has two exceptions. The first exception is a log that Kafka has written, because Kafka may have compacted
-the log above its recovery point. The second exception is a follower, which copies the gaps of its leader. If index
-entries can express the offsets after the gap, the gap is inside one segment. At a larger gap, the follower syncs the
-log before it creates the next segment, so that the segment before the gap cannot lose its end.
+gap. The rule that such a gap means lost records has two exceptions. The first exception is a log that Kafka has
+written, because Kafka may have compacted the log above its recovery point. The second exception is a follower, which
+copies the gaps of its leader. If index entries can express the offsets after the gap, the gap is inside one segment. At
+a larger gap, the follower syncs the log before it creates the next segment, so that the segment before the gap cannot
+lose its end.
 
 A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new batches
 were appended.
@@ -424,7 +425,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # the index of the old segment; it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # the old segment's index
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

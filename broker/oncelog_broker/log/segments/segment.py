@@ -266,7 +266,7 @@ class Segment:
     def persist_indexes(self) -> None:
         """Write the missing entries to the index files, in the form that active segments have."""
         if not self.is_made:
-            return  # do not write an index yet, because an index without a log file would look like a lost log file
+            return  # an index without a log file would look like a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -476,7 +476,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # stop at an incomplete or corrupt batch
+        except CorruptBatch:  # the batches before this one are complete
             pass
         return at, next_offset
 
@@ -537,7 +537,7 @@ class Segment:
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files of the segment, whose names have the suffix `old`."""
-        self.close()  # close first, because an open file object keeps its old path
+        self.close()  # an open `File` would keep its old path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new

@@ -46,9 +46,9 @@ class Usage:
         share and whose debt is otherwise bounded.
         """
         bucket = self._bucket(key, limit, now)
-        # Do not bound the debt in the bucket of the entities beyond MAX_BUCKETS. These entities have different rates,
-        # so the debt of one entity with a low rate could reach the bound, and the others would use their quotas without
-        # being charged.
+        # Do not bound the debt in the bucket of the entities beyond MAX_BUCKETS. The entities that share the bucket
+        # have different rates: if one entity with a low rate drove the debt to a bound, the other entities would use
+        # their quotas without being charged.
         has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
         max_debt = self.max_debt_seconds if has_bound else MAX_SECONDS
         return bucket.use(amount, limit.rate, now, self.window, max_debt)

@@ -6,9 +6,8 @@
   The worker may begin another session on the same connection. A worker that still sends nothing `HUNG_SECONDS` later
   hangs; its process is killed. If the supervisor itself was paused, both timeouts start again.
 - The requests of a connection are handled in order. The response to a read comes immediately from memory; the response
-  to a write is sent when the write is durable. A message with the changed paths goes to every session before the
-  response to the
-  write is sent.
+  to a write is sent when the write is durable. A message with the changed paths is sent to every session before the
+  response to the write.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ class StoreServer:
 
     async def connect(self, on_hung: Callable[[], None] | None = None) -> socket.socket:
         """Return the worker's socket of a new connection. The caller passes the socket to one worker process, and then
-        closes its own copy. `on_hung` is called once for each session after whose end the worker hangs.
+        closes its own copy. `on_hung` is called when the worker hangs after its session has ended, once for each
+        session.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -80,7 +80,7 @@ class StoreServer:
         return theirs
 
     async def attach(self, connection: socket.socket, on_hung: Callable[[], None] | None = None) -> None:
-        """Serve the worker that has the other end of this connection. `on_hung` as in `connect`."""
+        """Serve the worker that has the other end of this connection. `connect` describes `on_hung`."""
         made = WorkerConnection(self, on_hung)
         await asyncio.get_running_loop().create_unix_connection(lambda: made.frames, sock=connection)
         self._connections.add(made)
@@ -136,7 +136,8 @@ class WorkerConnection:
         self._heard = 0.0
         """The time at which the last message was received, in seconds of the event loop's clock."""
         self._check: asyncio.TimerHandle | None = None
-        """The next check whether the worker is silent: during a session, and after a session that ended by silence."""
+        """The timer of the next check whether the worker still sends messages. The checks continue after a session that
+        has ended because the worker sent nothing."""
         self._requests: dict[str, Callable[..., object]] = {
             "begin": self._begin,
             "beat": lambda: None,
