@@ -194,7 +194,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.stores.embedded import StoreFileError
     from oncelog_broker.metadata.stores.store import MetadataError
-    from oncelog_broker.runtime.garbage import keep_collections_short
+    from oncelog_broker.runtime.garbage import keep_collections_short, pause_collections
     from oncelog_protocol.errors import KafkaError
 
     assert isinstance(broker, Broker)
@@ -212,6 +212,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         EndpointInUse, NoCommonLevel, NoteError, StartRefused,
     )  # fmt: skip
+    pause_collections()
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # the start may be waiting for ZooKeeper
@@ -224,7 +225,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         signalled.cancel()
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
-    keep_collections_short()
+    keep_collections_short(after_pause=True)
     await asyncio.to_thread(flush_logs)  # write the queued log lines of the start before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)

@@ -84,7 +84,7 @@ def draw_short_plan(seed: int) -> Plan:
 
 
 def draw_light_plan(seed: int) -> Plan:
-    """Return a plan of up to an hour with few clients and little load: `drawing.lightened`."""
+    """Return a plan of up to four hours with few clients and little load: `drawing.lightened`."""
     return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
 
 

@@ -260,7 +260,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
             ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
         )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # if the element is missing or invalid, SUBTRACT changes nothing
+    if operation is AlterOperation.SUBTRACT:  # SUBTRACT ignores a missing or invalid element
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):

@@ -132,7 +132,7 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # no harm: the next startup drops entries below the log start
+                if not is_out_of_space(error):  # a full disk does no harm here: the next startup drops the entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
     # --- methods that compaction calls --------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # lower them even if the log has no records
+            self._lower_checkpoints(0)  # even if the log has no records
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

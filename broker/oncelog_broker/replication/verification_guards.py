@@ -48,8 +48,8 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """A counter of the markers and new leader epochs so far. A verification that has no guard object remains valid
-        while this number is unchanged.
+        """A counter of the markers and new leader epochs so far. A verification that has no guard object is valid as
+        long as this number has not changed since its start.
         """
 
     def __len__(self) -> int:

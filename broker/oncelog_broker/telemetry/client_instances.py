@@ -145,7 +145,7 @@ class ClientInstances:
             known = self._instances.get(id_)
             client = attributes if known is None or known.expires < now else known.attributes
             subscribed = yield from select(self._subscriptions, client)
-            if generation == self._generation:  # if they differ, the subscriptions have changed during the selection
+            if generation == self._generation:  # otherwise select again from the changed subscriptions
                 instance = self._current(id_, now) or ClientInstance(id_, client, subscribed, generation)
         self._instances.pop(id_, None)
         self._instances[id_] = instance

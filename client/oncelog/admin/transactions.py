@@ -210,7 +210,7 @@ class TransactionAdmin:
         """
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # the transaction is not open, so a later `abort` raises the error
+            return True  # no open transaction: `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -452,7 +452,7 @@ class TransactionAdmin:
                 self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
             )
         except KafkaError:
-            return known  # without the right to read the settings, use Kafka's defaults
+            return known  # Kafka's defaults, without the right to read the settings
         values = [{key: entry.value for key, entry in entries.items()} for entries in configs.values()]
 
         def largest(key: str, default: int) -> int:
@@ -463,7 +463,9 @@ class TransactionAdmin:
         )
 
     async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
-        """Return the timestamp (ms) of the first unstable record; None if no record is found."""
+        """Return the timestamp (ms) of the first record at or after the last stable offset; None if no record is
+        found.
+        """
         from oncelog_protocol.messages.fetch import FetchRequest
         from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 
@@ -510,7 +512,7 @@ class TransactionAdmin:
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=max(0, coordinator_epoch),  # at least 0, the smallest epoch of a coordinator
+            coordinator_epoch=max(0, coordinator_epoch),  # 0 is the lowest coordinator epoch
         )
         response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
         written = the_one(the_one(response.markers, partition).topics, partition)

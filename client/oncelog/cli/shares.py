@@ -23,7 +23,6 @@ LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State")))
 OFFSET_COLUMNS: Final = ("Topic", "Partition", "Start offset", "Lag")
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Partitions")
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Start offset", "New offset")))
-SHARE: Final = "share"
 
 
 @click.group()
@@ -39,6 +38,7 @@ def list_(bootstrap: str, output: str | None) -> None:
 
     async def command() -> list[tuple[str, ...]]:
         from oncelog.admin import Admin
+        from oncelog.admin.groups import SHARE
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             listed = await admin.groups.list()

@@ -211,7 +211,7 @@ class PartitionPosition:
                     break
                 raise
             if not head.is_exhausted:
-                break  # unreadable data follow the taken records; the next call raises the error
+                break  # unreadable data follow; the next call raises the error
             self.drop_head()
         return taken
 
@@ -303,7 +303,7 @@ class Positions:
         """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # the field is not None, because `take` has set it
+            assert done is not None  # set when the records were taken
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
@@ -408,7 +408,7 @@ class Positions:
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
     def mark(self, position: PartitionPosition) -> None:
-        """Store the position of `position` when this poll began, before the application moves it."""
+        """Store the offset of `position` at the beginning of this poll, before the application moves it."""
         self.withheld.pop(position.topic_partition, None)
         if position.done_with is None or position.done_with.poll != self.poll:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)

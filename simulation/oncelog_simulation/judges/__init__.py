@@ -1,6 +1,7 @@
 """The rules that a simulated cluster must obey, at each step and at the end.
 
 - `running` gives the judges access to the internal state of the running brokers.
+- `last_look` tells a judge which partitions have changed since it last looked.
 - `truth` reads in-sync replicas and registered brokers from the metadata store.
 - `leaders`: each leader epoch of a partition has only one leader, and the high watermark of this leader never goes
 back.

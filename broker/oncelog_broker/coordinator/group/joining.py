@@ -1,5 +1,5 @@
-"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O; only replayed
-records change durable state.
+"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O. State that is in
+the log changes only when a logged record is applied to it (`replay`).
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
@@ -29,7 +29,7 @@ class Join(NamedTuple):
 
     `requires_member_id`: from v4 on, a new dynamic member first gets an id with which it must join (KIP-394).
     `can_skip_assignment`: from v9 on, the response can tell a returning static leader that the assignment is still
-    valid (KIP-814). `no_protocol`: the value for a missing protocol name, which is None from v7 on.
+    valid (KIP-814). `no_protocol` stands for a missing protocol name in the response: "" before v7, None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -80,8 +80,8 @@ def join(step: Step, asked: Join) -> None:
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """Check group.max.size. The maximum size does not stop present members from rejoining. During a rebalance only
-    members that have joined count towards the maximum.
+    """Check group.max.size. Members of the group may rejoin even if the group is full. During a rebalance only members
+    that have joined count towards the maximum.
     """
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:

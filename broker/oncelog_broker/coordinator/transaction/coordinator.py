@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import transaction_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.shard import Shard
@@ -60,9 +61,15 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Settings field: whether a partition must be part of the transaction before records are appended to the
-        partition.
+        """Whether the coordinator must have a partition in the transaction before the transaction's records are
+        appended to the partition (`transaction.partition.verification.enable`).
         """
+        self.registration_pause_seconds = config[transaction_keys.ADD_PARTITIONS_RETRY_BACKOFF_MS] / 1000
+        """Settings field: seconds before a leader repeats a registration that the coordinator has refused because it
+        completes the producer's previous transaction.
+        """
+        self.registration_seconds = config[transaction_keys.ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS] / 1000
+        """Settings field: seconds for which a leader repeats such a registration; 0: never."""
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()

@@ -137,7 +137,7 @@ class LogOpening:
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # skip other disks, which may hang
+                if any(other.noted_offset(key) for key in keys):  # leave other disks alone, because they may hang
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -196,7 +196,7 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
-                if not self._disk.exists(returning.path):  # perhaps the disk is missing
+                if not self._disk.exists(returning.path):  # perhaps the disk is not mounted
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Remove the recovery point before the log is cut. If a fault or a kill interrupted the cut, the log
                 # could end below its recovery point; such a log counts as damaged, and would never be opened again.

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
+from oncelog_broker.log.closed_log import ClosedLog
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
@@ -118,6 +119,30 @@ class SegmentLoader:
             for segment in segments:
                 segment.close()
             raise
+
+    def reopen(self, closed: ClosedLog) -> list[Segment]:
+        """Return the segments of a cleanly closed log without accessing its files. The last segment is dormant: its
+        indexes are read when it is appended to (`LocalLog.wake`).
+        """
+        segments = []
+        ends = [*(each.base_offset for each in closed.segments[1:]), closed.log_end_offset]
+        for each, next_offset in zip(closed.segments, ends, strict=True):
+            if each.is_made:
+                segment = self._segment(each.base_offset)
+                segment.size, segment.next_offset = each.size, next_offset
+            else:
+                segment = self.create(each.base_offset, self.now_ms, is_made_later=True)
+            segments.append(segment)
+        return segments
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self.disk,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.index_interval_bytes,
+            now_ms=self.now_ms,
+        )
 
     def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         recovery_point = known.recovery_point
@@ -391,7 +416,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # the index of the old segment; it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # the old segment's index
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

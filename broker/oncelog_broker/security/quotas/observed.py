@@ -48,7 +48,7 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # a refund may belong to an earlier window
+        return max(0.0, self._before * share + self._now)  # a refund of earlier usage could make it negative
 
     def rate(self, now: float) -> float:
         """The rate over the latest `span` seconds, in units per second."""

@@ -34,7 +34,7 @@ ENTITIES_PER_STEP: Final = 200
 
 
 class _Any:
-    """Matches any name, and the default."""
+    """The condition that an entity has the type of the component, with any name or with the default name."""
 
 
 ANY: Final = _Any()

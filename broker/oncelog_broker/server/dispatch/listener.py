@@ -43,8 +43,8 @@ class Listeners:
         self._listening: list[Listening] = []
 
     async def listen(self, listener: Listener, security: ListenerSecurity, *, is_shared: bool = False) -> int:
-        """Bind `listener`; returns the port that the system assigned. `is_shared`: other workers of this machine may
-        listen on the same port. Raises OSError with a message that says what to do.
+        """Bind `listener`; returns the port that the system assigned. If `is_shared` is True, other workers of this
+        machine may listen on the same port. Raises OSError with a message that says what to do.
         """
 
         def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:

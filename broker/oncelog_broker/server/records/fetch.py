@@ -75,9 +75,8 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # Refuse every broker epoch that differs from the epoch in the cluster image, even a newer one, because a wrong
-        # epoch that is too high would exclude all others. A follower with a newer epoch retries until the image has the
-        # epoch.
+        # Refuse every broker epoch that differs from the epoch in the cluster image, even a higher one: the cluster
+        # image decides which epoch is valid. A restarted follower retries until this broker's image has its new epoch.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 

@@ -246,8 +246,8 @@ class RequestContext(Generic[S]):
             self.connection.let_next_in(self._slot)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
-        """Reserve the slot for the response to this request, which comes later. `reads_frame`: the decoded request
-        still reads from its frame, so that the frame must stay unchanged.
+        """Reserve the slot for the response to this request, which comes later. If `reads_frame` is True, the decoded
+        request still reads from its frame, so the frame must stay unchanged.
         """
         done = self._effects_are_done
         self._slot = self.connection.wait_for(

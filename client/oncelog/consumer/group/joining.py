@@ -92,7 +92,7 @@ class Joining:
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # read now, because the subscription may have changed during revocations and waits
+        while not self._is_lost():  # the topics may have changed while the member waited
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()

@@ -28,8 +28,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class ShareGroups:
     """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
-    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters (settings, clock, the
-    broker's memory count, present topics) are the same as the parameters of `GroupMachine`.
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters have the same meaning
+    as in `GroupMachine` (`coordinator/group/machine.py`).
     """
 
     def __init__(
@@ -161,8 +161,8 @@ class ShareGroups:
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
-        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too;
-        raises KafkaError NON_EMPTY_GROUP if the group has members or other state.
+        """Log that the share coordinators have deleted the state of these topics. If `with_group` is True, the group is
+        deleted, too, and KafkaError NON_EMPTY_GROUP is raised if the group has members or other state.
         """
         effects = Effects()
         group = self._groups.get(group_id)
