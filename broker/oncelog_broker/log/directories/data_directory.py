@@ -59,8 +59,8 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Suffix of the directory of a log that no topic owns; the directory is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
 MANY_LOGS: Final = 500
-"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, this
-could take longer than syncing each file, because it includes unsynced data of other programs.
+"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, syncing
+the file system could take longer than syncing each file, because it also syncs the data of other programs.
 """
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
@@ -308,7 +308,7 @@ class DataDirectory:
 
     def sync_file_system(self, logs: int) -> bool:
         """Sync the entire file system, if at least `MANY_LOGS` logs must be synced. Returns False if the caller must
-        sync each log instead, which then also shows whose data was lost.
+        sync each log instead. These syncs then show which logs have lost data.
         """
         if self.file_system is None or logs < MANY_LOGS:
             return False

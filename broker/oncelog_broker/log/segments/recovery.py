@@ -425,7 +425,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # the old segment's index
+                    disk.remove(os.path.join(directory, index))  # the index of the replaced segment
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):
