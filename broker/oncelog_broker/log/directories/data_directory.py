@@ -3,6 +3,7 @@
 - `.lock` is locked while a broker has the directory open.
 - `meta.properties` names the broker and cluster that own the directory.
 - `oncelog.identity` contains the identity of the broker that last registered with this directory (`identity/note.py`).
+- `oncelog.closed-logs` has the states of the logs that the last orderly stop closed (`closed_logs`).
 - `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
