@@ -55,7 +55,6 @@ _DYNAMIC: Final = {
 }
 
 _STATIC: Final = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 broker.heartbeat.interval.ms broker.session.timeout.ms controller.socket.timeout.ms
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
