@@ -27,6 +27,7 @@ from oncelog_simulation.reached import BEGIN as BRANCHES
 from oncelog_simulation.reached import END as END_OF_BRANCHES
 from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
+from oncelog_simulation.scale.command import scale
 from oncelog_simulation.scenario import DRAWN, WholeCluster, draw_whole_plan
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
@@ -59,7 +60,7 @@ def with_fixed_hashes() -> None:
     type=click.Choice(list(DRAWN)),
     default="whole",
     show_default=True,
-    help="short: a third of the time, and slow clients: many seeds in a minute. light: up to an hour with little load.",
+    help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load.",
 )
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
@@ -190,6 +191,9 @@ def faults() -> None:
     """List the faults that a seed may draw."""
     for name, fault in FAULTS.items():
         click.echo(f"{name:<26} {fault.title}")
+
+
+main.add_command(scale)
 
 
 class Totals:

@@ -3,10 +3,10 @@ clients send, with RE2, as in Kafka.
 
 RE2 takes time proportional to the pattern and the text. However, RE2 may compile a pattern of a few dozen characters to
 thousands of steps. RE2 may try all these steps for every character of a name. Matching an id of 32 KB with such a
-pattern takes about a second. Names are matched in a thread, where RE2 releases the interpreter lock, because a match
-may take that long. All requests share one thread, so that matching does not use up the threads of other work. Patterns
-are also compiled in this thread, not in the event loop. Compiling the first pattern loads RE2, which takes some
-milliseconds, and memory that most brokers never need.
+pattern takes about a second. Because one match may take that long, names are matched in a thread, where RE2 releases
+the interpreter lock. All requests share one thread, so that matching does not use up the threads of other work.
+Patterns are also compiled in this thread, not in the event loop. Compiling the first pattern loads RE2, which takes
+some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@ same state.
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
-An unexpected exception of a step (call of a state machine) is logged once, with its key. The state of this key (group
-or transactional id) falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that wait for this
-key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and before the end
-of the replay, the state machine differs from its log, so it is dropped and loaded again.
+An unexpected exception of a step (call of a state machine) is logged once, with the key (group or transactional id) of
+the request. The state of this key falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that
+wait for this key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and
+before the end of the replay, the state machine differs from its log, so it is dropped and loaded again.
 
-Kafka's counterpart is CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a
-failed append nothing has been replayed, and after a loss of leadership the state machine is dropped.
+Kafka's counterpart is CoordinatorRuntime. Kafka's runtime rolls a state machine back to a snapshot in memory; this
+runtime never rolls back. After a failed append nothing has been replayed, and after a loss of leadership the state
+machine is dropped.
 """
 
 from __future__ import annotations
@@ -310,8 +311,8 @@ class CoordinatorRuntime(Generic[M]):
     def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
         """Run an operation for `key` and carry out its effects (records, timers); returns the number of logged records.
 
-        Raises KafkaError if the records could not be logged or the operation refuses; StepFailed after an unexpected
-        exception.
+        Raises KafkaError if the records could not be logged, or if the operation refuses the request by raising a
+        KafkaError. Raises StepFailed if the operation raised an unexpected exception.
         """
         try:
             effects = operation(shard.machine)
@@ -343,8 +344,9 @@ class CoordinatorRuntime(Generic[M]):
         return shard if shard is not None and shard.is_loaded else None
 
     def all_shards(self) -> list[Shard[M]]:
-        """Return a list of all present shards (partitions with their state machines), including shards that are loading
-        or failed. The list is also returned while another broker may be the coordinator.
+        """Return a list of all shards (partitions with their state machines) of this broker, including shards that are
+        loading or failed. Unlike the list of `loaded_shards`, this list is complete even while another broker may be
+        the coordinator.
         """
         return list(self._shards.values())
 
@@ -400,8 +402,8 @@ class CoordinatorRuntime(Generic[M]):
         """Carry out the effects of a step (call of the state machine), in the order that the module `effects`
         describes.
 
-        Raises KafkaError if the records could not be appended; in that case only the step in `if_not_logged` has been
-        run.
+        Raises KafkaError if the records could not be appended; in that case none of the effects happens except the step
+        in `Effects.if_not_logged`.
         """
         if effects.records:
             try:
@@ -440,9 +442,9 @@ class CoordinatorRuntime(Generic[M]):
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
     def _send(self, replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
-        """Send the replies, or an error instead if `code` is the error with which waiting for the commit ended. Each
-        reply is encoded and written in the next iteration of the event loop, so many replies are spread over several
-        iterations (S87)."""
+        """Send the replies of a step. `code` is the result of waiting for the commit: if it is an error, each waiting
+        request gets this error instead of its reply. Each reply is encoded and written in the next iteration of the
+        event loop, so many replies are spread over several iterations (S87)."""
         error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
         for waiter, response in replies[:REPLIES_PER_TURN]:
             waiter.answer(response if error is None else error)
@@ -531,8 +533,8 @@ class CoordinatorRuntime(Generic[M]):
             self.fire_timers()
 
     def fire_timers(self) -> None:
-        """Run the due timers in slices, because all sessions of a partition start together when the partition is loaded
-        (S87)."""
+        """Run the due timers in slices. Many timers may be due at once, because the session timers of all groups of a
+        partition start when the partition is loaded (S87)."""
         if self._is_firing:
             return  # `_fire_due` checks afterwards for timers that became due meanwhile
         if not self._may_lead():

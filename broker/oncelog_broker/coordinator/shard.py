@@ -39,8 +39,8 @@ class Machine(Protocol):
 
     def on_loaded(self) -> Iterator[Effects]:
         """Yield the effects that start the timers, after the entire log was replayed. The effects are yielded one by
-        one, and other requests may be served in between. State that a request has changed or removed in between is
-        skipped.
+        one, and other requests may be served in between. No effects are yielded for state that a request has changed or
+        removed in between.
         """
 
     def on_timer(self, timer: TimerKey) -> Effects: ...

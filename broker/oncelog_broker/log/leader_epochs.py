@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.checkpoints import format_checkpoint, parse_checkpoint
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -122,11 +122,9 @@ class LeaderEpochs:
         self._disk.replace_file(self._path, format_checkpoint(self._entries))
         self.is_unsynced = False
 
-    def files_to_sync(self) -> list[File]:
-        """Return the leader epoch file, opened for the caller to sync and close; an empty list if nothing is
-        unsynced.
-        """
-        return [self._disk.open_briefly(self._path)] if self.is_unsynced else []
+    def paths_to_sync(self) -> list[str]:
+        """Return the path of the leader epoch file, for the caller to sync; an empty list if nothing is unsynced."""
+        return [self._path] if self.is_unsynced else []
 
     def _write(self) -> None:
         self._disk.replace_file(self._path, format_checkpoint(self._entries), is_durable=False)

@@ -1,8 +1,7 @@
 """The only list of the APIs and versions that this broker serves; the ApiVersions response is built from this list.
 
 The version ranges are those of a Kafka 4.3 broker: this broker advertises only versions that it serves (T3). A handler
-is
-imported when its first request arrives (`routes`), so that the broker starts quickly.
+is imported when its first request arrives (`routes`), so that the broker starts quickly.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class FetchRequest(Request["FetchResponse"]):
 
     v4: isolation_level; batches of format v2.
     v5: log_start_offset, which followers report.
-    v7: fetch sessions (KIP-227): session id 0 with epoch -1 means no session, with epoch 0 it requests a new session.
+    v7: fetch sessions (KIP-227): session id 0 and epoch -1 mean no session, id 0 and epoch 0 request one.
     v9: current_leader_epoch, by which leader and client fence each other (KIP-320).
     v10: the client reads zstd (KIP-110, T19).
     v11: rack_id, to read from the nearest replica (KIP-392).

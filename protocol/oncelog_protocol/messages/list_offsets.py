@@ -28,11 +28,11 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     v2: isolation_level.
     v4: current_leader_epoch (KIP-320).
     v6: flexible.
-    v7: MAX_TIMESTAMP (KIP-734).
-    v8: EARLIEST_LOCAL_TIMESTAMP (KIP-405).
-    v9: LATEST_TIERED_TIMESTAMP (KIP-1005).
+    v7: the value MAX_TIMESTAMP (KIP-734).
+    v8: the value EARLIEST_LOCAL_TIMESTAMP (KIP-405).
+    v9: the value LATEST_TIERED_TIMESTAMP (KIP-1005).
     v10: timeout_ms, for the lookups in remote storage (KIP-1075).
-    v11: EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
+    v11: the value EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
     """
 
     replica_id: int = int32()  # broker id of a follower; -1 means a consumer

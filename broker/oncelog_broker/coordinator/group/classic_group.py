@@ -25,8 +25,8 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class Member:
-    """A member of a group of the classic protocol. `is_new` is True while the member has not been part of a generation;
-    such a member does not know its own id yet.
+    """A member of a group of the classic protocol. `is_new` is True until the member has been part of a generation;
+    until then the member sends no heartbeats.
     """
 
     __slots__ = (
@@ -369,7 +369,8 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                # While a log is loaded, an older record of this group may have other values for the member.
+                # The fields of the record differ from the member in memory. This happens while a log is loaded, because
+                # the member in memory comes from an earlier record of this group.
                 member = Member.of(logged, value.protocol)
             self.add(member)
         self.generation = value.generation

@@ -1,5 +1,5 @@
-"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O; only replayed
-records change durable state.
+"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O. State that is in
+the log changes only when a logged record is applied to it (`replay`).
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
@@ -80,8 +80,8 @@ def join(step: Step, asked: Join) -> None:
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """Check group.max.size. The maximum size does not stop present members from rejoining. During a rebalance only
-    members that have joined count towards the maximum.
+    """Check group.max.size. Members of the group may rejoin even if the group is full. During a rebalance only members
+    that have joined count towards the maximum.
     """
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:

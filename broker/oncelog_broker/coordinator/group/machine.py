@@ -68,9 +68,10 @@ NO_TOPICS: Final = TopicView(ClusterImage(""))
 
 
 class GroupMachine:
-    """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held`
-    (HeldBytes) counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the
-    cluster, and `overrides_of(group)` the settings of a single group."""
+    """The state machine of the groups of one partition; `shard.Machine` documents the methods that the coordinator
+    runtime calls. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held` (HeldBytes)
+    counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the cluster, and
+    `overrides_of(group)` the settings of a single group."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class GroupMachine:
     # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
-    """See `Machine`."""
+    """True, because a record replaces all older records with the same key."""
 
     def encode(self, record: CoordinatorRecord) -> Encoded:
         return records.encode(record)
@@ -220,7 +221,8 @@ class GroupMachine:
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        # A conversion is logged completely or not at all, so after a failed append no classic group has to be restored.
+        # All records of a conversion to another protocol are in one batch. If this batch was not appended, the group
+        # still has its old protocol, so nothing has to be restored.
         if isinstance(failed, ConsumerGroup):
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
@@ -460,10 +462,11 @@ class GroupMachine:
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
-        """Check that the member in the request is current, with its generation, and may commit offsets. A request
-        without member and generation is allowed only if the group is empty. The returned function checks each partition
-        of the commit. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
-        UNSUPPORTED_VERSION, REBALANCE_IN_PROGRESS."""
+        """Check that the member that the request names exists, that the generation in the request is the present
+        generation, and that the member may commit offsets. A request without member and generation is allowed only if
+        the group is empty. The returned function checks each partition of the commit. Raises KafkaError
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
+        REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):

@@ -35,7 +35,8 @@ def check_generation(group: ClassicGroup, member_id: str, instance_id: str | Non
 
 def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Handle a SyncGroup. The SyncGroup of the leader logs the assignments and replies to all members; the other
-    members wait for the leader. Raises KafkaError."""
+    members wait for the leader. Raises the KafkaErrors of `check_generation`, INCONSISTENT_GROUP_PROTOCOL, or
+    REBALANCE_IN_PROGRESS."""
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     for said, known in (
@@ -64,8 +65,8 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments. When the record is logged, the group becomes stable and all waiting members get their
     assignments."""
     group = step.group
-    # The callback gets a new `Effects` object, because an `Effects` object whose callback refers to it would stay in
-    # memory until the next garbage collection.
+    # The callback gets a new `Effects` object. If it referred to the object `step.effects`, of which it is a field,
+    # this object would stay in memory until the next garbage collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
@@ -133,7 +134,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 def on_session_timer(step: Step, member_id: str) -> None:
     """Remove a member whose session has timed out. A member whose JoinGroup or SyncGroup waits for a response is not
-    removed, because it need not send heartbeats. A new member that waits is removed after NEW_MEMBER_JOIN_TIMEOUT_MS.
+    removed, because it need not send heartbeats. Exception: a new member whose JoinGroup waits is removed after
+    NEW_MEMBER_JOIN_TIMEOUT_MS.
     """
     group = step.group
     if member_id in group.pending_members:
@@ -152,8 +154,9 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove all members that the request names, with only one rebalance. If the request removes the last members, a
-    record is logged. Unused member ids in the request are removed after the record is logged (`Effects.changes`).
+    """Remove all members that the request names, with only one rebalance. If the request removes the last members, the
+    record of the empty group is logged. Unused member ids in the request are removed after the record is logged
+    (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []

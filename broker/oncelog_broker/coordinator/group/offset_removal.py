@@ -23,8 +23,8 @@ Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 def delete_offsets(
     group: Group, request: OffsetDeleteRequest, offsets: CommittedOffsets, exists: Exists
 ) -> tuple[Effects, OffsetDeleteResponse]:
-    """Return (effects with tombstones for those of the requested offsets whose topics the group does not read, the
-    response). Raises KafkaError NON_EMPTY_GROUP.
+    """Return (effects, response). The effects have a tombstone for each requested offset whose topic the group does not
+    read. Raises KafkaError NON_EMPTY_GROUP.
     """
     if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)

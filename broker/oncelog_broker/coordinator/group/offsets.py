@@ -1,9 +1,9 @@
 """The committed offsets of groups: replaying them from the log, fetching and expiring them. Pure.
 
 Offsets that a transaction commits are pending until the transaction's marker: a fetch does not return pending offsets,
-and an abort drops them (S37). An offset that was committed outside the transaction is kept if it was logged later than
-the transaction's offset. A tombstone also deletes the pending offset with the same key, because compaction removes
-every earlier record with this key, also a record of an open transaction.
+and an abort drops them (S37). When a transaction commits, its pending offset replaces the committed offset of the same
+partition, unless the committed offset was logged later. A tombstone also deletes the pending offset with the same key,
+because compaction removes every earlier record with this key, even a record of an open transaction.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class CommittedOffset(NamedTuple):
-    """The offset up to which a group has read a partition. `record_offset` is the offset of this record in the log of
-    `__consumer_offsets`. Timestamps are in ms."""
+    """The offset up to which a group has read a partition. `record_offset` is the offset at which this commit was
+    logged in `__consumer_offsets`. Timestamps are in ms."""
 
     offset: int
     leader_epoch: int
@@ -87,7 +87,7 @@ class CommittedOffsets:
                 self._put(where, offset)
 
     def _close(self, where: PartitionOfGroup) -> None:
-        """Remove the producer's entry for this partition from the pending offsets."""
+        """Note in `_open` that no open transaction commits an offset of this partition of the group any more."""
         partitions = self._open.get(where.group_id)
         if partitions is not None:
             partitions.pop(where[1:], None)
@@ -112,9 +112,8 @@ class CommittedOffsets:
         return self._groups.get(group_id, _NOTHING).get(topic, _NOTHING).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Return the committed offsets of the group: topic -> partition -> offset. Callers must not change the
-        result.
-        """
+        """Return the committed offsets of a group: topic -> partition -> offset. Callers must not change the
+        mapping."""
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:

@@ -44,7 +44,7 @@ class ShareGroupStates:
         self._tasks = tasks
 
     def begin(self, wanted: InitializeStates) -> None:
-        """Initialize share partitions for a heartbeat; errors are logged."""
+        """Start to initialize the share partitions that a member's heartbeat needs; errors are only logged."""
         self._tasks.spawn(f"states of share group {wanted.group_id}", self._begin(wanted))
 
     async def _begin(self, wanted: InitializeStates) -> None:
@@ -156,8 +156,8 @@ class ShareGroupStates:
         )
 
     async def _write(self, group_id: str, operation: Callable[[GroupMachine], tuple[Effects, R]]) -> KafkaError | R:
-        """Run an operation on the group. Returns the second result of the operation, after the effects (the first
-        result) are committed.
+        """Run an operation on the group's state machine. The operation returns (effects, result); this function returns
+        the result when the effects are committed.
         """
         return await settled(self._runtime.write(group_id, partial(_operate, operation), KafkaError.as_value))
 
@@ -171,8 +171,8 @@ def _operate(
 
 
 def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
-    """Whether this error of a share coordinator leaves the state unchanged that a share partition had before the
-    request.
+    """Whether the share partition `key` still has its previous state after the share coordinator has responded with
+    this error. `had` are the share partitions that had a state before the request.
     """
     return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

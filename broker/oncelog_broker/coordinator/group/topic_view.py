@@ -1,7 +1,7 @@
 """An immutable view of the topics in the cluster for groups: names, ids, numbers of partitions, and racks.
 
-`changed` returns a new view only if an input of assignments has changed. Therefore groups compare views by identity: a
-group that has already checked this view object need not check the topics again.
+`changed` returns a new view only if a property of topics on which assignments depend has changed. So a group that has
+checked the topics of a view need not check them again as long as it gets the same view object.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class TopicView:
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics
-        for name in sorted(name for name in names if name in topics):  # the unknown names may be many
+        for name in sorted(name for name in names if name in topics):  # many names may be unknown
             digest.update(self._hash_of(topics[name]))
             found = True
         return int.from_bytes(digest.digest(), signed=True) if found else 0

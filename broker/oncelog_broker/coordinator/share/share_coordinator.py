@@ -1,9 +1,10 @@
 """Runs a state machine for each partition of `__share_group_state` that this broker leads. This module also provides
 the clock, responds to requests, and deletes the records that newer snapshots have replaced.
 
-The topic is not compacted, because a logged change does not replace older changes. Instead, the coordinator finds the
-oldest of the share partitions' newest snapshots, and deletes all records before it. Share partitions that have not been
-written for a long time get a new snapshot.
+The topic is not compacted, because a logged change does not replace older changes. A share partition can be loaded from
+its newest snapshot (record with its entire state) and the changes after it. So the coordinator deletes all records that
+precede the newest snapshots of all share partitions. Share partitions that have not been written for a long time get a
+new snapshot.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class ShareCoordinator:
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
-            return True  # a retry for this partition would fail again, and the error is in the broker's log file
+            return True  # the state machine raised an exception, which is logged; a retry would raise it again
         except KafkaError as error:
             logger.error("share partitions of deleted topics could not be removed", extra={"reason": error})
         return False

@@ -1,4 +1,4 @@
-"""The state of one share partition. An instance of this class is immutable. Pure.
+"""The state of one share partition, as an immutable value. Pure.
 
 Writes with an outdated state epoch or leader epoch are fenced. The *state epoch* rises when a group initializes the
 state again; a write with an older state epoch belongs to the previous state and is refused. The *leader epoch* is the
@@ -87,8 +87,8 @@ class ShareState(NamedTuple):
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
     """Whether the leader's write states that all records from `start` up to the old start offset `before` were never
-    delivered. If these records were never delivered, the start offset may decrease. A released record does not count as
-    never delivered, because it was delivered at least once before its release.
+    delivered. If these records were never delivered, the start offset may decrease. A record that a member has released
+    was delivered before, so it does not count as never delivered.
     """
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)

@@ -37,8 +37,9 @@ class StateWrite(NamedTuple):
 
 
 class ShareStateMachine:
-    """See `shard.Machine`. `now_ms` returns wall time; `exists(topic id, partition)` returns whether the partition
-    exists; a snapshot is logged after `updates_per_snapshot` changes."""
+    """The state machine of one partition; `shard.Machine` documents the methods that the coordinator runtime calls.
+    `now_ms` returns wall time; `exists(topic id, partition)` returns whether the partition exists; a snapshot is logged
+    after `updates_per_snapshot` changes."""
 
     def __init__(
         self, now_ms: Callable[[], int], exists: Callable[[bytes, int], bool], updates_per_snapshot: int = 500
@@ -182,7 +183,8 @@ class ShareStateMachine:
     # --- methods for the deletion of log records that newer snapshots replace -----------------------------------------
 
     def oldest_snapshot_offset(self) -> int | None:
-        """Return the log offset before which no record is needed; None if no record of the log is needed."""
+        """Return the log offset below which no record is needed to load the share partitions; None if no record of the
+        log is needed."""
         return min((state.snapshot_offset for state in self.states.values()), default=None)
 
     def cold(self, written_before_ms: int) -> list[ShareKey]:

@@ -61,8 +61,8 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Settings field: whether a partition must be part of the transaction before records are appended to the
-        partition.
+        """Whether the coordinator must have a partition in the transaction before the transaction's records are
+        appended to the partition (`transaction.partition.verification.enable`).
         """
         self.registration_pause_seconds = config[transaction_keys.ADD_PARTITIONS_RETRY_BACKOFF_MS] / 1000
         """Settings field: seconds before a leader repeats a registration that the coordinator has refused because it

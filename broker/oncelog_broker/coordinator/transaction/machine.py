@@ -55,7 +55,8 @@ class TransactionEnd(NamedTuple):
 
 
 class TransactionMachine:
-    """See `shard.Machine`. `now_ms` returns wall time, `monotonic` returns monotonic seconds for timeouts."""
+    """The state machine of one partition; `shard.Machine` documents the methods that the coordinator runtime calls.
+    `now_ms` returns wall time, `monotonic` returns monotonic seconds for timeouts."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class TransactionMachine:
     # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
-    """See `Machine`."""
+    """True, because a record replaces all older records with the same key."""
 
     def encode(self, record: TransactionRecord) -> Encoded:
         return records.encode(record)

@@ -96,7 +96,7 @@ class WaitingMarker:
 
 
 class Outcome(Enum):
-    """The meaning of a response to a marker for the decision (commit or abort)."""
+    """What the response to one marker means for the decision (commit or abort) to which the marker belongs."""
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"
@@ -112,7 +112,7 @@ class MarkerQueue:
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
         """Markers of partitions that are missing from the cluster image of this broker or of the leader: a partition
-        may be deleted, or too new.
+        may be deleted, or newer than the image.
         """
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()
@@ -125,8 +125,8 @@ class MarkerQueue:
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
-        `broker_id` leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a
-        marker that cannot be written to `answered` or `again`.
+        `broker_id` leads. Markers of these partitions are not queued; the caller writes them, and must pass a marker
+        that cannot be written to `answered` or `again`.
         """
         image = self._metadata.image
         led: list[TopicPartition] = []

@@ -144,7 +144,7 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # this line is last, because after an error `supervise` runs the task again
+        self._at_work.discard(broker_id)  # not in a `finally`: after an error `supervise` runs the task again
         self._go_on()
 
     @contextmanager
@@ -243,8 +243,9 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. A
-        partition that does not exist needs no marker; for all other partitions the markers are sent again.
+        """Check in the metadata store whether the partitions exist that are missing from the cluster image of this
+        broker or of the leader. A partition that does not exist needs no marker; for all other partitions the markers
+        are sent again.
         """
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
@@ -272,7 +273,8 @@ def _marker(decision: Decision) -> Marker:
 
 @fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
 def _acknowledged(code: ErrorCode) -> ErrorCode:
-    """Returns the error code in the response about one marker, with a fail point."""
+    """Return `code`, the error code in the response about one marker. At this fail point, a test can lose or delay the
+    response."""
     return code
 
 

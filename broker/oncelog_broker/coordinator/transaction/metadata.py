@@ -64,10 +64,9 @@ class TransactionMetadata(NamedTuple):
 
     - `partitions` is empty unless a transaction is open or prepared.
     - `next_producer_id` may be set in PrepareCommit or PrepareAbort, and also in Ongoing if a new owner has taken the
-    transaction over.
-      `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka has logged. A
-      transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
-      producer id.
+      transaction over. `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka
+      has logged. A transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId
+      assigns a new producer id.
     - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and PrepareCommit or PrepareAbort,
       if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, unless
       `next_producer_id` is another producer id.
@@ -226,7 +225,7 @@ class TransactionMetadata(NamedTuple):
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
-        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction also sets this timestamp
+        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction: it starts now
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
@@ -281,5 +280,6 @@ class TransactionMetadata(NamedTuple):
         )
 
     def check_expirable(self) -> None:
-        """Raises IllegalTransition if a tombstone must not be written in the present state."""
+        """Raises IllegalTransition if the transactional id is in a state in which it must not be removed (replaced by a
+        tombstone)."""
         check_transition(self.transactional_id, self.state, TransactionState.DEAD)

@@ -70,8 +70,8 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """Complete the future of each caller: with NONE if all of the caller's partitions have NONE, otherwise with one
-        of their errors. A partition without a code counts as COORDINATOR_NOT_AVAILABLE."""
+        """Complete the future of each caller: with NONE if `codes` has NONE for all of the caller's partitions,
+        otherwise with the error of one of them. A partition without a code counts as COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))

@@ -73,7 +73,7 @@ class TransactionScan:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Ids of the producers for which the scan has met a data batch of their transaction in `_open_aborted`."""
+        """The producer ids in `_open_aborted` whose aborted transaction has a data batch that the scan has met."""
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:

@@ -30,7 +30,7 @@ from oncelog_broker.log.segments.segment import (
     Segment,
     file_prefix,
 )
-from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.disk import Disk, sync_path
 from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 
 logger = logging.getLogger(__name__)
@@ -126,11 +126,8 @@ class CleanedSegment:
         segment = self.segment
         segment.seal()
         segment.file.sync()
-        for file in segment.files_to_sync():
-            try:
-                file.sync()
-            finally:
-                file.close()
+        for path in segment.paths_to_sync():
+            sync_path(self._disk, path)
         if self.aborted:
             self._write_transaction_index()
         if not self._is_wanted():

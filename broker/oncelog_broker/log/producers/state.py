@@ -384,7 +384,7 @@ class ProducerState:
             # change `first_unstable_offset` yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # these lines repeat `_find_first_unstable` to save a call
+            if not unreplicated:  # as `_find_first_unstable`, but without a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
@@ -511,4 +511,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # a copy frees memory, since a dictionary never shrinks
+            self._entries = dict(self._entries)  # a copy is smaller: a dictionary never shrinks

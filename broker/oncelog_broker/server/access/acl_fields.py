@@ -1,5 +1,5 @@
-"""Convert ACLs between the domain types and the numbers and strings of requests and responses; a client may have sent
-any value.
+"""Convert ACLs between the types of `oncelog_protocol/acls.py` and the numbers and strings of requests and responses. A
+client may have sent any number or string.
 """
 
 from __future__ import annotations

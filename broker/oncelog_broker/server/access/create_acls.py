@@ -66,7 +66,7 @@ async def until_decided_by(context: AccessContext) -> None:
     try:
         await context.services.metadata.synced()
     except StoreUnavailable:
-        return  # this is no error, because the store has the ACL
+        return  # no error, because the metadata store has the ACLs
 
 
 def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:

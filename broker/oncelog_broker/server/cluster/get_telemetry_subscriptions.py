@@ -58,8 +58,8 @@ def _subscribed(
 
 
 def instance_of(id_: bytes, context: ClusterContext) -> Steps[ClientInstance]:
-    """Return the object with this broker's knowledge of the client's metrics. The object is dropped when this
-    connection ends.
+    """Return what this broker stores about the metrics of the client instance `id_`. It is dropped when the connection
+    of the request ends.
     """
     connection, instances = context.connection, context.services.telemetry.instances
     attributes = ClientAttributes(

@@ -1,8 +1,8 @@
 """PushTelemetry (72), v0: receives the metrics of a client, and offers these metrics to Prometheus under /metrics
 (KIP-714).
 
-The metrics are decompressed in a thread and decoded in slices. A push with a value that cannot be decoded changes
-nothing.
+The metrics are decompressed in a thread and decoded in slices. If a value in a push cannot be decoded, none of the
+push's metrics are stored.
 """
 
 from __future__ import annotations

@@ -7,5 +7,5 @@
 - `throttling` enforces the quotas of clients; the `metered` context of a request counts the resources that the request
   uses.
 - `faulty` wraps a handler while a test sets faults for requests, and `refusals` builds the error responses of such
-faults.
+  faults.
 """

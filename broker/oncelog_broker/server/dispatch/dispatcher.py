@@ -67,7 +67,8 @@ class Dispatcher:
         self._times = times
         self._monotonic = services.clock.monotonic
         self._faults = None if point.ACTIVE_FAULTS is None else point.ACTIVE_FAULTS.controlled
-        """The faults that a test sets for requests and responses; they are applied around the handlers."""
+        """The faults that a test sets for requests and responses; `faulty` applies them before and after a handler is
+        called."""
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
         self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
@@ -180,7 +181,8 @@ class Dispatcher:
         slot: Slot | None = None,
         waiting: float = 0.0,
     ) -> None:
-        """See `UsualWay`."""
+        """Send the result of the future `answer` when it is done. `UsualWay.wait` (`net/lane.py`) describes the
+        arguments."""
         connection, times, answered = context.connection, route.times, 0.0
         if slot is not None:
             slot.waits_for = answer
@@ -224,8 +226,8 @@ class Dispatcher:
         answer.add_done_callback(came)
 
     def failed(self, error: BaseException, context: AnyContext) -> None:
-        """See `UsualWay`. A malformed request also closes the connection, but is not logged as an error of the
-        broker.
+        """Log an unexpected error of a handler, and close the connection of the request. A malformed request also
+        closes the connection, but is not logged as an error of the broker.
         """
         connection, name = context.connection, ApiKey(context.api_key).name
         if isinstance(error, MalformedMessage):
@@ -244,9 +246,9 @@ class Dispatcher:
         dropped=lambda: None,
     )
     def respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
-        """See `UsualWay`. If the handler returned the response immediately, the response was built within one slice of
-        work, and its encoding is shorter than one slice. A response that came later may have any number of elements, so
-        it is encoded in slices.
+        """Encode and send the response to a request. Without a `slot`, the handler has just returned the response, so
+        the response was built within one slice of work, and its encoding is shorter than one slice. A response in a
+        `slot` came later, and may have any number of elements, so it is encoded in slices.
         """
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         if slot is None:
@@ -296,7 +298,7 @@ def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | No
 def follow_quotas(
     metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
 ) -> None:
-    """Enforce the quotas of the current metadata image, and of each later image, on requests and connections."""
+    """Enforce the quotas of the current cluster image, and of each later cluster image, on requests and connections."""
 
     def on_image(_: ClusterImage, image: ClusterImage) -> None:
         dispatcher.throttling = throttling.on_image(image)

@@ -90,8 +90,8 @@ class FaultyHandler:
         return self._later(delays, answer) if delays else answer
 
     def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
-        """Wait for each of the `delays` in sequence, then return `answer`; if a test removes a fault, the delay of that
-        fault ends early.
+        """Wait for the delays of the faults `delays`, one after the other, then return `answer`. If a test removes a
+        fault, the delay of this fault ends early.
         """
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
@@ -130,8 +130,8 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
-    """Return the names of topics, groups and so on that a request contains, by the fault filter with which they are
-    compared.
+    """Return the names that a request contains, by kind: `transactional_id`, `group_id` and `topic`. A fault may be
+    limited to names of these kinds.
     """
     groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
     topics = [
@@ -164,7 +164,8 @@ def _topic_name(topic: Any, image: ClusterImage) -> str | None:
 
 
 def filters_of(key: ApiKey) -> frozenset[str]:
-    """Return the filters that a fault of this API may have."""
+    """Return the kinds of names (`transactional_id`, `group_id`, `topic`) to which a fault of this API may be
+    limited."""
     fields = request_type(key).__annotations__.keys()
     found = {"transactional_id": {*NAMED_TRANSACTION, "transactions"}, "group_id": {"group_id", "groups"}}
     if key not in NAMES_NO_TOPICS:

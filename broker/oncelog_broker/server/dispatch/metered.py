@@ -65,7 +65,8 @@ class MeteredContext(AnyContext):
         self.is_exempt = False
         """Whether the sender is a broker on an inter-broker connection."""
         self.is_settled = False
-        """Whether the response was sent; later usage counts toward the next request."""
+        """Whether the response was sent. Resources that the request uses after its response count toward the client's
+        next request."""
         self.spent = 0.0
         """The seconds of processor time that were used, but are not yet counted against the quota."""
         self.waits_to_mutate = False
@@ -77,8 +78,8 @@ class MeteredContext(AnyContext):
     # --- methods that measure processor time --------------------------------------------------------------------------
 
     def begins_late(self) -> bool:
-        """Begin the measurement now if the request was decoded in slices, and return whether it was; `handled` ends the
-        measurement.
+        """If the request was decoded in slices, begin to measure processor time now, until `handled` is called. Returns
+        whether the request was decoded in slices.
         """
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
@@ -86,7 +87,8 @@ class MeteredContext(AnyContext):
         return is_late
 
     def handled(self) -> None:
-        """End the measurement: all immediate work of the request is done."""
+        """End the measurement of processor time: the handler has returned, and no work of the request is running
+        now."""
         self.measure()
         self._began = -1.0
 
@@ -103,8 +105,8 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """Run `work`, and count the processor time of each step, except steps inside work whose time is already being
-        counted.
+        """Run `work`, and count the processor time of each of its steps. A step that runs inside other measured work of
+        the request is not counted a second time.
         """
         processor = self.services.clock.processor
         value: Any = None

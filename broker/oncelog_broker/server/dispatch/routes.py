@@ -1,4 +1,4 @@
-"""Decodes, handles and encodes requests of one API at one version."""
+"""A route has the decoder, the handler and the encoder for the requests of one API in one version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
 TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, starting with the first; timing all requests would cost noticeable time."""
+"""Every eighth request of an API is timed, starting with the first. Timing every request would slow the broker down."""
 PARTS_PER_JOIN: Final = 1000
 """The number of small parts of a large response that are joined in one step, before other work may run."""
 

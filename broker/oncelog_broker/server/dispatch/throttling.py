@@ -5,13 +5,13 @@ broker handles no further request of this connection until the time is over. A F
 gets an empty response.
 
 Several connections may share a quota. While they have exceeded the quota, the first request with which a new connection
-would use the same quota is delayed: the request is not handled until the debt is paid (S95). Therefore a client gains
-nothing by
-opening a new connection for each request. A delayed Produce request is charged to the quota when its delay begins. A
-delayed Produce request waits only once, for usage before its delay; usage by other clients during the delay does not
-extend the wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for
-a window or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an
-address may open connections is a separate quota, connection_creation_rate.
+would use the same quota is delayed: the request is not handled until the quota is no longer exceeded (S95). Therefore a
+client gains nothing by opening a new connection for each request. A delayed Produce request is charged to the quota
+when its delay begins. A delayed Produce request waits only once, for usage before its delay; usage by other clients
+during the delay does not extend the wait. Many concurrent requests may exceed the quota at most by the usage of
+`MAX_DEBT_WINDOWS` quota windows. A connection that has waited for a quota window or longer is checked again like a new
+connection, so that the rate is still enforced. The rate at which an address may open connections is a separate quota,
+connection_creation_rate.
 
 - producer_byte_rate limits the bytes of Produce requests.
 - consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
@@ -86,8 +86,8 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Apply the quotas of a metadata image. Returns the Throttling that enforces the quotas; None if no client has
-        a quota.
+        """Apply the quotas of a new cluster image. Returns the Throttling that enforces the quotas; None if no client
+        has a quota.
         """
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
@@ -166,7 +166,7 @@ class Throttling:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._ask_to_produce(limits, limit, request_bytes)
-        elif version < _STRICT_SINCE.get(api_key, 0):  # the handlers themselves refuse newer versions
+        elif version < _STRICT_SINCE.get(api_key, 0):  # in newer versions, the handlers check this quota
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
@@ -179,8 +179,9 @@ class Throttling:
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff in two cases: the request must wait for earlier usage of the quota; or the wait would exceed
-        the bound, so that the request must be checked again later.
+        """Raises PutOff if the request must wait because of earlier usage of the quota. A request that must wait for
+        less than `Usage.max_debt_seconds` is charged now, and waits only once. Any other request is checked again after
+        its wait.
         """
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
@@ -227,12 +228,13 @@ class Throttling:
     # --- methods for request contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
-        """Return the seconds that a client must wait at its current usage."""
+        """Return the seconds that a client must wait because of the usage that is charged to its quota so far."""
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
         """Record usage; returns the seconds that the client must then wait. If `in_full` is True, the entire amount is
-        charged, even to a bucket that several clients share; without `in_full`, the debt of such a bucket is bounded.
+        charged, even to a bucket that several clients share; without `in_full`, only a part is charged if the usage of
+        such a bucket would exceed its bound.
         """
         now = self._clock.monotonic()
         if self.observed is not None:
@@ -305,8 +307,8 @@ class Throttling:
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:
-            # Several connections share the bucket, so each connection checks the bucket again before the bucket's debt
-            # is forgotten.
+            # A bucket remembers usage only for a limited time, and several connections may share it. So the next
+            # request of this connection is checked again like the first request of a new connection.
             limits.charged.pop(key, None)
         throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
         connection.throttle(throttle_ms / 1000)

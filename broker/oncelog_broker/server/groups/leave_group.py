@@ -49,8 +49,9 @@ def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """If one part of the request fails, the entire request fails: this broker does not coordinate the group, or the
-    group does not exist. The client retries.
+    """Combine the responses to the parts of one request. If a part has a top-level error, the entire response is this
+    error: this broker does not coordinate the group, or the group does not exist. The client then sends the request
+    again.
     """
     for answer in answers:
         if answer.error_code:

@@ -14,8 +14,7 @@ or repeated request is noticed.
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. If a new session does
 not fit into these bounds, the client fetches without a session: its requests and responses are larger, but equally
 correct. If an existing session outgrows these bounds, the client gets FETCH_SESSION_ID_NOT_FOUND, as after an eviction.
-Each follower has one session
-of its own: sessions of followers do not use the slots of clients.
+Each follower has one session of its own: sessions of followers do not use the slots of clients.
 
 A session belongs to the principal that created it. Another principal could read topic names from a session, and could
 disturb its owner by advancing the epoch. So other principals get FETCH_SESSION_ID_NOT_FOUND (E57), and session ids are
@@ -84,15 +83,14 @@ class SessionPartition:
         self.wanted = wanted
         self.partition: Any = None
         """The Partition object of the last request, kept for the fast lane (fast path for repeated requests); None
-        before the first request. The partition may
-        have lost its leadership since that request.
+        before the first request. The partition may have lost its leadership since that request.
         """
         self.high_watermark = -1
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Store these values as the values last sent to the client. Returns whether they differ from the values before,
-        in which case the client must get them.
+        """Store the high watermark and log start offset in `answer` as the values last sent to the client. Returns
+        whether they differ from the previous values; if so, the client must get them.
         """
         if answer.error_code:
             self.high_watermark = -1  # an invalid value, so that the next value counts as changed
@@ -231,7 +229,8 @@ class FetchSessions:
         """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
         `now` is monotonic, in seconds; `owner`: the requesting principal.
 
-        The sessions change only in the last step.
+        The plan is made in slices of work. Sessions change only in the last slice, so that a request that is cancelled
+        in between changes nothing.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -241,7 +240,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # A request with one of these errors is refused before any of its partitions is read.
+            # Refuse the request before its partitions are read, because a session must not have so many partitions.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
@@ -309,8 +308,8 @@ class FetchSessions:
     def _create(
         self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
     ) -> FetchSession | None:
-        """Create a session; returns None if the active sessions leave no slot, or if the partitions would exceed the
-        limit.
+        """Create a session. Returns None if all slots are taken by sessions that are not idle, or if there would be too
+        many partitions in this session or in all sessions together.
         """
         if follower is not None:
             session = self._of_followers[follower] = FetchSession(

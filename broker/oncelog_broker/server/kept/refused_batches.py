@@ -4,10 +4,9 @@ and the broker must append it before all later batches.
 Clients send several batches without waiting for responses. A broker may learn later than the producers that it leads a
 partition. Such a broker refuses the first batches of a producer, and may accept the producer's next batches, which
 arrive a moment later. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues
-with a new epoch,
-and renumbers even batches that the previous leader had appended and replicated without sending a response: these
-batches would be duplicated. If the partition's log has no state of the producer, the broker would even accept a later
-batch as the producer's first batch, and then refuse the real first batch forever.
+with a new epoch, and renumbers even batches that the previous leader had appended and replicated without sending a
+response: these batches would be duplicated. If the partition's log has no state of the producer, the broker would even
+accept a later batch as the producer's first batch, and then refuse the real first batch forever.
 
 Therefore, after a refused batch, the broker refuses the producer's later batches with the same error until the producer
 retries the refused batch. An entry expires after some seconds, because the producer may retry the first batch at
@@ -30,7 +29,7 @@ MAX_REFUSED: Final = 10_000
 """The maximum number of remembered batches, which use five megabytes; the newest batches are kept."""
 REMEMBERED_SECONDS: Final = 10.0
 """The number of seconds after which an entry expires. Batches that were sent together with the refused batch arrive
-before that.
+within this time.
 """
 
 

@@ -85,13 +85,13 @@ class FetchLane:
         self._numbers = tuple(
             field.name for field in fields_of(FetchPartition) if version in field.versions and field.tag is None
         )
-        """The names of a partition's fields in a request, whose values are numbers."""
+        """The names of the numeric fields of a partition in a request."""
         self._layouts: dict[int, Struct] = {}
         """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
         """The bytes around the numbers of a request -> what the lane remembers about requests with these bytes."""
         self._config: object = None
-        """The configuration in force when `_ways` was filled; `_ways` contains a limit from this configuration."""
+        """The broker configuration from which the field `max_bytes` of `_ways` was set."""
         self._is_known = False
         """Whether the present request equals an earlier request except for the numbers."""
         self._will_learn = False
@@ -100,7 +100,8 @@ class FetchLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         layout = self._layouts.get(len(frame))
         fields = () if layout is None else layout.unpack_from(frame, PREFIX.size)
         asked = self._known.get(fields[::2])
@@ -151,7 +152,7 @@ class FetchLane:
     def learn(
         self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._version < MIN_VERSION or len(request.topics) > 1 or request.forgotten_topics_data:
             return
         named = request.topics[0].partitions if request.topics else []
@@ -181,7 +182,8 @@ class FetchLane:
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
-        """Return the data to remember about requests with these bytes; None if such requests are not remembered."""
+        """Return what the lane remembers about requests that differ from `frame` only in numbers; None if the lane does
+        not remember such requests."""
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state
@@ -200,7 +202,7 @@ class FetchLane:
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
             return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # an earlier request of this size has its numbers at other positions
+            return None  # a remembered request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 
@@ -216,4 +218,4 @@ class FetchLane:
 
 
 make_lane = FetchLane
-"""The attribute that `served` loads: the constructor of the fast lane."""
+"""The constructor of the fast lane. `server/served.py` loads it by this name."""

@@ -35,7 +35,7 @@ AS_FOLLOWER: Final = (rules.FETCH_AS_FOLLOWER.kind, CLUSTER_NAME)
 
 
 class FetchWays:
-    """The objects that all requests of one fast lane share."""
+    """The objects that all requests of one fast lane use, such as the route and the functions that send responses."""
 
     __slots__ = ("answers", "max_bytes", "monotonic", "route", "services", "usual", "version")
 
@@ -77,7 +77,7 @@ class Asked:
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request`: one of the requests that have these bytes around their numbers."""
+        """`request`: one of the requests that differ only in numbers."""
         self.request = request
         self.client_id = client_id
         self.session_id = request.session_id
@@ -89,7 +89,7 @@ class Asked:
         self.min_bytes = min(request.min_bytes, request.max_bytes)
         self.max_wait_seconds = min(request.max_wait_ms / 1000, fetch.MAX_WAIT_SECONDS)
         self.topic = NO_TOPIC
-        """The topic of the partition that a request with these bytes names."""
+        """The topic of the partition that these requests name; NO_TOPIC if they name no partition."""
         if request.topics:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
@@ -369,7 +369,8 @@ class OneFetch:
         )
 
     def _read_in_the_usual_way(self) -> None:
-        """Read and respond as the handler does; the request may wait if it has not waited yet."""
+        """Let the code of the Fetch handler read the partitions and respond. The request may wait for records if it has
+        not waited yet."""
         ways, asked, context, slot = self._ways, self._asked, self._context(), self._slot
         plan = FetchPlan(
             [each.wanted for each in self._partitions], self._session, incremental=self._session is not None

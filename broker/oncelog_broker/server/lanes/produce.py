@@ -5,9 +5,8 @@ The lane compares all bytes before the records (client id, transactional id, ack
 earlier requests; a connection may write to several partitions alternately. The fast lane makes every check that the
 handler of Produce makes before an append. If a check fails, the lane declines, and the handler serves the request. The
 lane and the handler both append with `Partition.append`; code of the handler builds the lane's error responses. With
-acks=all and several
-replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the connection's next request
-is handled meanwhile.
+acks=all and several replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the
+connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
@@ -207,7 +206,8 @@ class ProduceLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         self._is_known = False
         for position in self._lengths:
             head = bytes(frame[PREFIX.size : position])
@@ -253,7 +253,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # decline, because the request may have to wait for the shared quota
+                return False  # decline: with a quota that connections share, it may have to wait
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -300,7 +300,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """Return the context of a request that its handler serves (the usual way)."""
+        """Return the request context for code of the Produce handler that responds to this request."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -339,7 +339,7 @@ class ProduceLane:
     def learn(
         self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._is_known or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
         topic = request.topic_data[0]
@@ -433,7 +433,7 @@ class _Appended:
 
     def wait(self, next_offset: int, started: float) -> bool:
         """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
-        `started`: as in `UsualWay.wait`."""
+        `started`: the monotonic time, in seconds, at which serving the request began; 0 means that it is not timed."""
         lane, known = self._lane, self._known
         partition, times = known.partition, lane.route.times
         if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
@@ -465,7 +465,7 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond, because the records may be acknowledged now, or because the request's timeout has passed."""
+        """Respond to the request: its records may be acknowledged now, or its timeout has passed."""
         connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
@@ -481,8 +481,8 @@ class _Appended:
                 self.note_answered(answered)
 
     def wait_for_replicas(self) -> None:
-        """Respond after a sync during which the partition got other replicas. These replicas may be in sync without the
-        records, so acks=all waits for them.
+        """Let a request whose records are synced to disk wait for in-sync replicas, then respond. During the sync, the
+        partition has got other replicas, and these may be in sync without having the records.
         """
         slot, known = self._slot, self._known
         if slot is None or slot.waits_for is None:
@@ -608,4 +608,4 @@ class _SyncedTogether:
 
 
 make_lane = ProduceLane
-"""The attribute that `served` loads: the constructor of the fast lane."""
+"""The constructor of the fast lane. `server/served.py` loads it by this name."""

@@ -103,7 +103,8 @@ class AnswerQueue:
         self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
-        """`on_room` is called when the transport has taken the last byte of a large response."""
+        """Begin to send responses to `transport`. `on_room` is called when the transport has taken the last byte of a
+        large response."""
         self._transport = transport
         self._copies_all = copies_all
         portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
@@ -117,8 +118,8 @@ class AnswerQueue:
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Cancel the responses that wait for other clients. If a request is still being decoded, its response is
-        cancelled later, when the request would start to wait for other clients.
+        """Cancel the responses that wait for actions of other clients, such as new records. If a request is still being
+        decoded, its response is cancelled later, when the request starts to wait for other clients.
         """
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
@@ -209,8 +210,8 @@ class AnswerQueue:
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """Note that the response of `slot` is complete, or will not come. After that, all ready responses at the front
-        of the queue are sent.
+        """Note that the response of `slot` is complete, or that the request gets no response. After that, all ready
+        responses at the front of the queue are sent.
         """
         if self._is_closed:
             return  # do not count these bytes: the connection has ended, so they would never be subtracted
@@ -281,8 +282,7 @@ class AnswerQueue:
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end
-        of this state. `now` is the
-        loop's time.
+        of this state. `now` is the loop's time.
         """
         self._stalled_since = now
         self._write_buffer.stall()
@@ -317,7 +317,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """Return how many bytes of `parts` are on the heap, that is, are not slices of mapped files."""
+    """Return how many bytes of `pieces` are on the heap, that is, are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:

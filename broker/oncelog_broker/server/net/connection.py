@@ -13,8 +13,8 @@ When a client closes the connection, the requests that arrived completely are st
 producer with acks=0 expects no response, and may close the connection as soon as it has sent its last request. The
 requests that are handled after the close do not wait for other clients or replicas.
 
-In one iteration of the loop a connection handles one request, and further requests only while the loop budget lasts,
-which all connections share (docs/design/fairness.md).
+In one iteration of the loop a connection handles one request, and further requests only while the loop budget (time for
+further work in this iteration) lasts, which all connections share (docs/design/fairness.md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
-"""If a connection gets no memory for a large frame, it requests memory again after this number of seconds."""
+"""If the memory budget has no memory for a connection's large frame, the connection requests memory again after this
+number of seconds."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
 """The number of seconds that each request may still take after its client has disconnected. After this time the request
@@ -334,8 +335,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # The time of the frame is measured from here, not from the frame's first byte: the connection reads no
-                # further bytes of this frame while it handles earlier requests.
+                # The time limit of the frame (FRAME_SECONDS) starts here, not at the frame's first byte: the connection
+                # reads no further bytes of this frame while it handles earlier requests.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -373,8 +374,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def throttle(self, seconds: float) -> None:
         """Handle no request for `seconds`, because the client has exceeded a quota (KIP-219). The client's bytes stay
-        in the
-        receive buffer and, when the buffer is full, in the client's socket.
+        in the receive buffer and, when the buffer is full, in the client's socket.
         """
         now = self._loop.time()
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
@@ -389,7 +389,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
     def _end_throttling(self) -> None:
-        """End the throttling of this connection. The throttle time does not count as a delay by the client."""
+        """End the throttling of this connection. The throttle time does not count toward the time limit of a frame that
+        has begun to arrive."""
         if self._unthrottle is not None:
             self._unthrottle.cancel()
         now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
@@ -430,8 +431,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _wait_for_memory(self) -> None:
-        """Read and handle nothing for MEMORY_RETRY_SECONDS. This time does not count as a delay of the frame that has
-        begun.
+        """Read and handle nothing for MEMORY_RETRY_SECONDS. This time does not count toward the time limit of a frame
+        that has begun to arrive.
         """
         self._pause_reading()
         if self._memory_retry is None:
@@ -504,11 +505,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> Slot:
         """Reserve a slot for a response that comes later: the caller then calls `respond` with this slot, and `finish`.
 
-        `answer` is cancelled when the client disconnects. If other requests are behind it, `answer` is cancelled only
-        if `is_long_poll`, which means that it waits for other clients. With `reads_frame` the frame's bytes stay
-        unchanged until the response is
-        sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
-        If `is_unread` is True, the request is still being decoded, and is not cancelled before `begins`.
+        `answer` is cancelled when the client disconnects. If other requests wait behind this request, `answer` is
+        cancelled only if `is_long_poll`, which means that it waits for actions of other clients. If `reads_frame` is
+        True, the bytes of the request's frame stay unchanged until the response is sent. `holds_back`: whether no other
+        request of the connection is handled before `finish` or `let_next_in`. If `is_unread` is True, the request is
+        still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -553,7 +554,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def finish_all(self, slots: list[Slot]) -> None:
-        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
+        """Record that the requests of these slots have their responses, and send the responses with one write. Unlike
+        `finish`, this method is only for requests that do not delay the next request."""
         if slots:
             self._answers.make_ready(slots[:-1])
             self.finish(slots[-1])

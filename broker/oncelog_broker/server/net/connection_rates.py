@@ -87,7 +87,7 @@ class ConnectionRates:
         self.usage = Usage(self._window)
         self._held: set[asyncio.Transport] = set()
         self.made: dict[str, Made] = {}
-        """By listener."""
+        """Listener name -> number of accepted connections."""
         self.turned_away = 0
         """Number of connections, since the broker's start, that were closed because their address had exceeded its
         rate.

@@ -37,7 +37,7 @@ KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
 
 
 class FrameRefused(Exception):
-    """Raised for a frame with an invalid size, above the limit, or for which the system has no memory."""
+    """Raised for a frame whose size is invalid or above the limit, or for which the system has no memory."""
 
 
 class _Bytes(bytearray):
@@ -75,8 +75,8 @@ class ReceiveBuffer:
         """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How many bytes of the view may be written: for a large frame, only the part that has memory; otherwise all
-        bytes.
+        """How many bytes at the front of the buffer may be written. In a buffer for a large frame, only this part has
+        memory yet; in other buffers, this is the size of the buffer.
         """
         self.begin = 0
         """The position where the next frame begins."""
@@ -179,8 +179,7 @@ class ReceiveBuffer:
 
     def make_room(self) -> bool:
         """Make room for more bytes; the caller ensures that no frame of the buffer is in use, except a frame that was
-        lent to a request.
-        Returns False if no memory is available; the caller then calls again later.
+        lent to a request. Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
             self._is_lent = False
@@ -252,8 +251,8 @@ class ReceiveBuffer:
 
 
 def _give_back_with(buffer: object, memory: Holding) -> None:
-    """Keep `memory` counted in the memory budget until no slice of `buffer` is in use: a request being handled keeps
-    its frame after its connection has ended, and the connection's next frames are counted in addition.
+    """Keep `memory` counted in the memory budget until no slice of `buffer` is in use. A request that is being handled
+    keeps using its frame (a slice) after the connection has dropped the buffer.
     """
     loop = asyncio.get_running_loop()
 

@@ -19,8 +19,8 @@ FRAME_SECONDS: Final = 30.0
 against slow-loris attacks).
 """
 MIN_FRAME_RATE: Final = 256 * 1024
-"""For each such number of bytes that have arrived of a frame, FRAME_SECONDS is extended by one second, because a large
-frame may arrive over a slow network.
+"""A frame gets one second in addition to FRAME_SECONDS for each such number of its bytes that have arrived, because a
+large frame may arrive over a slow network.
 """
 RESPONSE_STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads none of its responses is disconnected."""

@@ -1,11 +1,10 @@
 """Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
 Each iteration of the loop runs one step of one handshake, whatever the number of clients. At most MAX_AT_ONCE
-handshakes
-run concurrently; the other clients wait, with their first bytes buffered. Handshakes of different addresses start in
-round-robin order, and a new address comes first. So an address with thousands of clients delays only its own clients.
-Of the clients of one address, the newest client starts first, because with too many clients, an old client would give
-up before the end of its handshake.
+handshakes run concurrently; the other clients wait, with their first bytes buffered. Handshakes of different addresses
+start in round-robin order, and a new address comes first. So an address with thousands of clients delays only its own
+clients. Of the clients of one address, the newest client starts first, because with too many clients, an old client
+would give up before the end of its handshake.
 
 While MAX_AT_ONCE handshakes run, a waiting address with fewer running handshakes replaces the oldest handshake of the
 address that has the most. If no waiting address has fewer running handshakes, a waiting handshake replaces a handshake

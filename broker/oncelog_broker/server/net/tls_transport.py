@@ -1,11 +1,10 @@
 """TLS between a socket and a `BrokerConnection`: the event loop uses this object as a protocol, and the connection uses
 this object as its transport.
 
-This class replaces the loop's `start_tls` for four reasons: a connection must be counted in the limits before its
+`TlsTransport` replaces the loop's `start_tls` for four reasons: a connection must be counted in the limits before its
 handshake costs processor time; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted
-together with the bytes in the
-socket's buffer; and a client that has ended its stream must still get its responses. With this class TLS behaves like
-TCP, so that `BrokerConnection` sees no difference.
+together with the bytes in the socket's buffer; and a client that has ended its stream must still get its responses. A
+`BrokerConnection` uses it in the same way as a TCP transport.
 
 All connections receive through one shared buffer, because received bytes are decrypted immediately into the buffer of
 the connection, which the memory budget counts. Each read of a socket takes at most as many bytes as the connection's

@@ -3,7 +3,8 @@
 A response from the log may be 50 MB of slices of mapped files. If such a response were written in one call, the kernel
 would copy megabytes for each connection, until the socket's buffer is full, in one iteration of the loop; and each
 copied page would count as memory of this process. Therefore a large response is written in portions: first while the
-loop budget lasts and the client reads, then in later iterations, in round-robin order with other connections.
+loop budget (time for further work in an iteration of the loop) lasts and the client reads, then in later iterations, in
+round-robin order with other connections.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class WriteBuffer:
         self._join()
 
     def stall(self) -> None:
-        """Stop writing until `flow`: the transport's buffer is full."""
+        """Stop writing until `flow` is called: the transport's buffer is full."""
         self._is_stalled = True
 
     def flow(self) -> None:

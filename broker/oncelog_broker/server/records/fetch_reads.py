@@ -43,7 +43,8 @@ aborted_transactions is null.
 
 
 class FetchRead(ABC):
-    """Reads each partition of a plan once; `answers` are in the plan's order, and are combined by `all_of`."""
+    """Reads each partition of a plan once (`all_of`). `answers` has the response for each partition, in the plan's
+    order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -77,8 +78,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether, since the read, a partition that was read without an error has got changes for the client, or
-        another leader. Such changes are possible only if other work ran since the read.
+        """Return whether the result of this pass is out of date: one of `partitions` has got changes for the client, or
+        another leader, since it was read. This is possible only if other work ran since then.
         """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
@@ -134,8 +135,8 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
-            # memory budget; the next response has them.
+            # Leave these few records to the next response: few records are copied, and the copy does not fit into the
+            # memory budget.
             if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []

@@ -83,7 +83,8 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the producer soon retries the batch (`refused_batches`)."""
+"""Error codes after which the producer soon sends the batch again; `server/kept/refused_batches.py` remembers such
+batches."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -121,8 +122,8 @@ def not_replicated(
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
     """Return the response to a request with one batch that is appended but not replicated or not synced, because of
-    `code`.
-    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
+    `code`. `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not
+    used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 
@@ -478,9 +479,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition, which this broker leads. Does not check whether this broker's session may have expired (the
-    gate is shut), because `Partition.append` checks this. Also raises KafkaError for an internal topic, which clients
-    may not write to, whichever broker leads it.
+    """Return the partition, which this broker leads. Does not check whether this broker's session with the metadata
+    store may have expired, because `Partition.append` checks this. Also raises KafkaError for an internal topic, which
+    clients may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:

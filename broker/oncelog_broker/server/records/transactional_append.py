@@ -3,10 +3,9 @@ open (KIP-890).
 
 The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
 verdict for a partition is valid until a marker or a new leader epoch, because the transaction may then have ended in
-this partition.
-After such an event, and for a request of one batch, the coordinator is called again for this partition alone. While a
-verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written between the call and
-the append: otherwise the record would open a transaction that no coordinator ends (E3).
+this partition. After such an event, and for a request of one batch, the coordinator is called again for this partition
+alone. While a verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written
+between the call and the append: otherwise the record would open a transaction that no coordinator ends (E3).
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # no guard needed, because no marker can have been written in between
+        return append(None, refused)  # no guard needed: the verdict came at once, before any marker
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

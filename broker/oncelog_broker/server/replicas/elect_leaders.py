@@ -109,9 +109,9 @@ async def _refused(error: KafkaError, asked: Asked | None, context: ReplicaConte
 async def _answered(
     keys: Iterable[PartitionKey], outcomes: Outcomes, context: ReplicaContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
-    """`names_all`: whether the response includes partitions that need no election. The outcomes are removed one by one,
-    because freeing very
-    many errors at once takes long.
+    """Return the response with the outcome of each partition. `names_all`: whether the response includes partitions
+    that need no election. Outcomes are removed from `outcomes` one by one, because freeing very many errors at once
+    takes long.
     """
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
     results: dict[PartitionKey, PartitionResult | None] = {}

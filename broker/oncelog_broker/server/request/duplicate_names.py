@@ -3,9 +3,8 @@ response once.
 
 A name in a request may take two or three bytes, but its description in the response may take thousands of bytes: all
 offsets of a group, or all producers of a partition. If a repeated name does not change the response, only its first
-occurrence is
-handled. (An API that changes something has its own rule for repeated names: for example, CreateTopics refuses a
-repeated name.)
+occurrence is handled. (An API that changes something has its own rule for repeated names: for example, CreateTopics
+refuses a repeated name.)
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Wait until the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the cluster image does not
-    show the change in time; the change was made nevertheless.
+    """Wait until `shows` returns True for the cluster image, that is, until the image has the change of the request.
+    Raises KafkaError REQUEST_TIMED_OUT if this takes longer than `timeout_ms`; the change was made nevertheless.
     """
     await _within(timeout_ms, cache.wait_for(shows))
 

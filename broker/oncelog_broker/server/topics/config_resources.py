@@ -41,8 +41,8 @@ class ChangesOf(NamedTuple):
     """The changes that a request has for a resource, as one function for each possible type of the resource (topic,
     broker, group).
 
-    `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
-    change.
+    The field `levels` is a function that returns the new levels of a broker's loggers. It raises KafkaError to refuse
+    the change.
     """
 
     topic: Change

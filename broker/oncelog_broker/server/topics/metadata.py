@@ -49,7 +49,8 @@ def _answer_named(
     request.topics = topics
     if _may_create(request, context):
         missing = _missing(request.topics, context.services.image)
-        # If the client may not describe any of these topics, the response takes as long as if all of them existed.
+        # If the client may not describe any of the missing topics, respond at once, as if all topics existed: the time
+        # of the response must not show which topics exist.
         if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
             return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))

@@ -35,7 +35,7 @@ class MemberChange:
         self.group_epoch = step.group.epoch
 
     def members(self) -> dict[str, ConsumerMember]:
-        """Return all members of the group after this change, by member id."""
+        """All members of the group as they are after this change, by member id."""
         members = {**self.step.group.members, self.member.member_id: self.member}
         if self.replaced is not None:
             del members[self.replaced]

@@ -1,8 +1,8 @@
 """Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-The generation of a classic member is its member epoch. At a JoinGroup the member gives up or gets partitions once,
-which moves the member towards its target assignment. The response to the JoinGroup is sent immediately. SyncGroup
-returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
+The generation of a classic member is its member epoch. Each JoinGroup moves the member one step towards its target
+assignment: the member gives up partitions or gets partitions. The response to the JoinGroup is sent immediately.
+SyncGroup returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
 """
 
 from __future__ import annotations
@@ -240,7 +240,8 @@ def _note_asked(step: ConsumerStep, member_id: str, *, is_asked: bool) -> None:
 def leave(
     step: ConsumerStep, members: Collection[LeaveGroupRequest.MemberIdentity]
 ) -> list[LeaveGroupResponse.MemberResponse]:
-    """Handle a LeaveGroup, with which administrators remove members of both protocols."""
+    """Handle a LeaveGroup. Classic members send it to leave; administrators send it to remove members of both
+    protocols."""
     gone: dict[str, ConsumerMember] = {}
     responses = []
     for identity in members:

@@ -55,16 +55,16 @@ class ConsumerGroupState(Enum):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics whose names match a regular expression, at time `timestamp_ms` (wall time)."""
+    """The topics whose names matched a regular expression at the wall time `timestamp_ms`."""
 
     topics: frozenset[str]
     timestamp_ms: int
 
 
 class ConsumerGroup:
-    """A group of the consumer protocol. `checked_topics` is the state of the cluster's topics with which the group last
-    compared its metadata hash. `resolved_names` are the topic names against which the regular expressions were last
-    matched. Both fields (`checked_topics`, `resolved_names`) are None after loading.
+    """A group of the consumer protocol. `checked_topics` is the view of the cluster's topics (TopicView) whose hash the
+    group last compared with its own metadata hash. `resolved_names` are the topic names against which the regular
+    expressions were last matched. Both fields (`checked_topics`, `resolved_names`) are None after loading.
     """
 
     __slots__ = (
@@ -109,8 +109,8 @@ class ConsumerGroup:
         self.classic_members = 0
         """Number of members that use the classic protocol."""
         self.has_old_topics = False
-        """Whether the log has an OldTopicsRecord, which Kafka before 4.1 wrote and which must be deleted by a
-        tombstone."""
+        """Whether the log has an OldTopicsRecord. Kafka before 4.1 wrote this record; when the group is deleted, it
+        needs a tombstone."""
         self.asked_to_join: set[str] = set()
         """Classic members that got REBALANCE_IN_PROGRESS and have not joined again; the join timers of these members
         are running."""
@@ -125,7 +125,7 @@ class ConsumerGroup:
     @property
     def state(self) -> ConsumerGroupState:
         """The state of the group. Computing the state checks each member, so only requests that describe groups should
-        call this method."""
+        read this property."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -229,7 +229,8 @@ class ConsumerGroup:
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
-        any order, because compaction and loading skip records that later records replace."""
+        any order: compaction and loading skip records that later records with the same key replace, so some records of
+        a batch may be missing."""
         if isinstance(record, CurrentRecord):
             member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
             if record.value is not None:

@@ -1,5 +1,6 @@
 """Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
-assignment. This module has no I/O; only replayed records change durable state.
+assignment. This module has no I/O. State that is in the log changes only when a logged record is applied to it
+(`replay`).
 
 Kafka 4.3's counterpart is GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early
 next heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's
@@ -163,7 +164,10 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
     check_bytes(step, before if replaced or before.member_id in step.group.members else None, change.member)
     topics_changed = change.log_said()
     regex = change_regex(change, asked.may_describe, asked.wrong_regex)
-    change.raise_group_epoch(is_needed=topics_changed or regex is RegexChange.RESOLVED)
+    # If this step converts a classic group, a static member may take over a target that was computed for more members
+    # than are left: the conversion has ended the rebalance that would have replaced that target.
+    is_converted = replaced is not None and step.logged_group() is None
+    change.raise_group_epoch(is_needed=topics_changed or is_converted or regex is RegexChange.RESOLVED)
     epoch, target = maybe_assign(change)
     subscription_changed = topics_changed or regex is not RegexChange.NONE
     change.reconcile(epoch, target, owned, subscription_changed=subscription_changed)

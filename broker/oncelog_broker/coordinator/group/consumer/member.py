@@ -1,4 +1,4 @@
-"""One member of a group of the consumer protocol. An instance of this class is immutable. Pure."""
+"""One member of a group of the consumer protocol, as an immutable value. Pure."""
 
 from __future__ import annotations
 

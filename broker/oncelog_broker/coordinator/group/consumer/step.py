@@ -15,8 +15,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 class ConsumerStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
-    the group in its logged state. If the step creates or converts the group, `group` is the state after the records of
-    the conversion are replayed.
+    the group in its logged state. If the step creates the group, or converts it from the classic protocol, `group` is
+    the state that the group will have after the replay of the records of this step.
 
     `groups` are all groups of the state machine, by group id. `settings` are the settings of this group, `topics` the
     topics of the cluster; `new_id()` creates a member id.

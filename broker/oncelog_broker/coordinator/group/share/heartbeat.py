@@ -1,5 +1,5 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
-no I/O; only replayed records change durable state.
+no I/O. State that is in the log changes only when a logged record is applied to it (`replay`).
 
 Kafka 4.3's counterpart is GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early
 next heartbeat while share partitions are being initialized, because a new member cannot read until they are
@@ -244,8 +244,9 @@ def _initialize_states(step: ShareStep, names: frozenset[str], group_epoch: int)
     """Initialize the share partitions of subscribed topics that have no state. Returns whether any share partitions are
     being initialized.
 
-    A partition that was added to a topic starts at its first record. With `latest` the group would miss the records
-    that were produced before the initialization (KAFKA-20742).
+    A partition that was added to a topic starts at its first record. If it started at the end of its log, as
+    share.auto.offset.reset=latest demands, the group would miss the records that were produced before the
+    initialization (KAFKA-20742).
     """
     group, topics = step.group, step.topics
     state = group.state_partitions

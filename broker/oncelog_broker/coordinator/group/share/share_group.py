@@ -49,9 +49,9 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """A share group with its logged state. `checked_topics` is the state of the cluster's topics with which the group
-    last compared its metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to
-    initialize share partitions, in ms; 0 after loading."""
+    """A share group with its logged state. `checked_topics` is the view of the cluster's topics (TopicView) whose hash
+    the group last compared with its own metadata hash; None after loading. `asked_at_ms` is the wall time of the last
+    request to initialize share partitions, in ms; 0 after loading."""
 
     __slots__ = (
         "asked_at_ms",
@@ -132,7 +132,8 @@ class ShareGroup:
 
     def replay(self, record: ShareGroupRecord) -> None:
         """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
-        any order, because compaction and loading skip records that later records replace."""
+        any order: compaction and loading skip records that later records with the same key replace, so some records of
+        a batch may be missing."""
         if isinstance(record, ShareCurrentRecord):
             member = self.members.get(record.member_id) or ShareMember(record.member_id)
             if record.value is not None:

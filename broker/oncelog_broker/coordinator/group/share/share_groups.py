@@ -28,8 +28,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class ShareGroups:
     """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
-    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters (settings, clock, the
-    broker's memory count, present topics) are the same as the parameters of `GroupMachine`.
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters have the same meaning
+    as in `GroupMachine` (`coordinator/group/machine.py`).
     """
 
     def __init__(

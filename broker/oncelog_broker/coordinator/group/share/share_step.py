@@ -14,8 +14,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class InitializeStates(NamedTuple):
-    """Requests that the share coordinators initialize share partitions, after the group's records are committed
-    (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
+    """A request to the share coordinators to initialize share partitions. It is sent after the group's records are
+    committed (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
     share.auto.offset.reset decides."""
 
     group_id: str

@@ -30,8 +30,8 @@ ASSIGN_JOB: Final = "assign"
 
 
 class ShareAssigned(NamedTuple):
-    """The result of a background job: the target assignments for the group epoch `epoch`. `changed` (a field) has the
-    records of the members whose targets have changed.
+    """The result of a background job: the target assignments for the group epoch `epoch`. The field `changed` has a
+    target record for each member whose target has changed.
     """
 
     epoch: int

@@ -1,5 +1,5 @@
-"""The share partitions whose state a group has initialized, is initializing or is deleting. An instance of this class
-is immutable. Pure.
+"""The share partitions whose state a group has initialized, is initializing or is deleting, as an immutable value.
+Pure.
 
 Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
 partitions of subscribed topics. The group logs these share partitions as initializing until the share coordinators have

@@ -19,7 +19,7 @@ TopicPartition = EndpointToPartitions.TopicPartition
 
 
 class _Made(NamedTuple):
-    """A cached endpoint entry for responses, with the values from which it was computed."""
+    """The cached endpoint entry of one member, as responses contain it, with the values from which it was computed."""
 
     assigned: CurrentTasks
     endpoint: tuple[str, int]

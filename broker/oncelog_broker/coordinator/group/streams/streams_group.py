@@ -8,7 +8,7 @@ Only `replay` changes the logged state. Invariants:
 - `active_owners` maps each active task that is assigned or pending revocation to the member that has the task.
 - `copies` maps each standby or warm-up task that is assigned or pending revocation to the members that have the task.
 - `held_bytes` is the memory of the topology and all members. `held`, the broker's total for all groups, includes these
-bytes until `let_go` is called.
+  bytes until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup:
-    """A streams group. Some fields are not logged, so a new coordinator starts without them. `checked_topics` is the
-    view of the cluster's topics with which the group last compared its metadata hash. `configured` is the group's
-    topology matched with this view. Both fields (`checked_topics`, `configured`) are None after loading.
-    `shutdown_requested_by` is the id of the member that has requested the shutdown of all members. `delayed_until_ms`
-    is the end of the initial rebalance delay (wall time in ms); 0 means no delay. `endpoint_epoch` rises when the tasks
-    of a member with an endpoint change."""
+    """A streams group. A new coordinator does not know the fields that are described here, because they are not logged.
+    `checked_topics` is the view of the cluster's topics (TopicView) whose hash the group last compared with its own
+    metadata hash. `configured` is the result of comparing the group's topology with this view. Both fields
+    (`checked_topics`, `configured`) are None after loading. `shutdown_requested_by` is the id of the member that has
+    requested the shutdown of all members. `delayed_until_ms` is the end of the initial rebalance delay (wall time in
+    ms); 0 means no delay. `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",
@@ -124,7 +124,8 @@ class StreamsGroup:
 
     @property
     def state(self) -> StreamsGroupState:
-        """Computing the state checks each member, so only requests that describe groups should call this method."""
+        """The state of the group. Computing the state checks each member, so only requests that describe groups should
+        read this property."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
@@ -211,7 +212,8 @@ class StreamsGroup:
 
     def replay(self, record: StreamsGroupRecord) -> None:
         """Apply a logged record, other than the tombstone of the group itself. The records of one group may be replayed
-        in any order, because compaction and loading leave out records that later records replace.
+        in any order: compaction and loading skip records that later records with the same key replace, so some records
+        of a batch may be missing.
         """
         if isinstance(record, StreamsCurrentRecord):
             member = self.members.get(record.member_id) or StreamsMember(record.member_id)

@@ -1,4 +1,4 @@
-"""One member of a streams group. An instance of this class is immutable. Pure."""
+"""One member of a streams group, as an immutable value. Pure."""
 
 from __future__ import annotations
 

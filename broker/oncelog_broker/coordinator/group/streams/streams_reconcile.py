@@ -3,8 +3,8 @@
 Kafka 4.3's counterpart is CurrentAssignmentBuilder in the package `streams`. As in consumer groups, a member first
 gives up tasks, and then gets new tasks. An active task must not have another owner. Members of one process share a
 state directory, so no two members of one process may have the same task in any role. A member that has given up its
-tasks moves to the epoch of its target. In Kafka it moves only to its own epoch plus 1, although another member may have
-had the same tasks in that epoch.
+tasks moves to the epoch of its target. In Kafka such a member moves only to its own epoch plus 1. Another member may
+have had the same tasks in that epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[Role, str, int, StreamsMember], bool]
 """Function that returns whether a member may get a task in a role; the arguments are role, subtopology, partition and
-member. A task that the member itself must give up is free for this member."""
+member. A task that the member must give up counts as free for this member."""
 
 
 class StreamsAim(NamedTuple):

@@ -75,7 +75,8 @@ class SupervisedStore:
         self._timeout = 0.0
         self._zxid = 0
         self.lease_until = -math.inf
-        """See `MetadataStore`. `lease_until` is an attribute and not a property, because each append reads it."""
+        """The end of the lease (`MetadataStore.lease_until`). This is an attribute and not a property, because each
+        append reads it."""
         self._last_request = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         """Request id -> the future of the response, for each request of this session that has no response yet."""

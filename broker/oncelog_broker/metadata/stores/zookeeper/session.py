@@ -90,9 +90,7 @@ class SessionListener(Protocol):
         """Called when the connection ended; all unanswered requests have failed with ConnectionLoss."""
 
     def on_over(self, session: Session) -> None:
-        """Called when the session has expired or cannot be resumed. This callback is called once, also after
-        `close`.
-        """
+        """Called when the session has expired or cannot be resumed, and after `close`; called only once."""
 
     def on_changed(self, path: str) -> None:
         """Called when a watched node was created, set or deleted."""

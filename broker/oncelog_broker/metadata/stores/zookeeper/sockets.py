@@ -5,8 +5,8 @@ kazoo reads a response in two pieces, waits before each piece, and creates a sel
 therefore make a dozen system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two
 thousand events. After each system call, kazoo's thread must acquire Python's interpreter lock again, and may wait for
 milliseconds while the event loop is busy. This module therefore reads all available bytes into a buffer in one call,
-and kazoo reads from this
-buffer without a system call. Bytes are sent without first waiting until the socket is writable.
+and kazoo reads from this buffer without a system call. Bytes are sent without first waiting until the socket is
+writable.
 """
 
 from __future__ import annotations
@@ -104,8 +104,7 @@ class ReadAhead:
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError if no bytes are
         available. SSLWantReadError is also raised without TLS, because kazoo treats any other error as the end of the
-        connection.
-        Raises OSError.
+        connection. Raises OSError.
         """
         self.fill()
         if not self.is_readable():
