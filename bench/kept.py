@@ -1,7 +1,8 @@
 """Stores the results of the benchmarks: `results.json`, `DETAILS.md` (the same results as tables), `RESULTS.md` (a
-selection on one page).
+selection on one page), and a table of docs/guides/sizing.md.
 
-Each part of `run.py` replaces only its own results, so that a single part can be measured again.
+Each part of `run.py` replaces only its own results, so that a single part can be measured again. `python bench/kept.py`
+writes all pages again from the stored results.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from table import Row, Table
 
 HERE: Final = Path(__file__).parent
 JSON: Final = HERE / "results.json"
+GUIDE: Final = HERE.parent / "docs" / "guides" / "sizing.md"
+BEGIN, END = "<!-- broker -->\n", "<!-- end of broker -->\n"
+"""The marks of the guide between which the table of the part `sizing` stands."""
 Parts = dict[str, dict[str, Any]]
 """Maps the name of each part to its `date`, `machine` and `rows`."""
 
@@ -63,6 +67,27 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         Line("longest stall while a million records are compacted", "longest stall of the event loop meanwhile"),
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
+    ],
+    "Many partitions (seconds by the wall, on a loaded machine; before: each log was opened, synced and visited)": [
+        Line(
+            f"{count:,} partitions: {what}",
+            f"{count:,} partitions: {row}",
+            "before",
+            f"before: {count:,} partitions: {row}",
+        )
+        for count in (1_000, 5_000, 10_000)
+        for what, row in (
+            (
+                "start after kill -9, one written since the last stop",
+                "start after kill -9, 1 written since the stop: ready",
+            ),
+            (
+                "start after kill -9, all written since the last stop",
+                "start after kill -9, all written since the stop: ready",
+            ),
+            ("orderly stop, each written once", "orderly stop, each written once"),
+            ("idle CPU", "idle CPU"),
+        )
     ],
     "Several workers": [
         *(
@@ -196,8 +221,29 @@ def keep(found: Mapping[str, list[Row]]) -> None:
         if rows:
             parts[name] = {"date": time.strftime("%Y-%m-%d"), "machine": machine, "rows": [vars(row) for row in rows]}
     JSON.write_text(json.dumps({"parts": parts}, indent=1) + "\n")
+    write_pages(parts)
+
+
+def write_pages(parts: Parts) -> None:
     (HERE / "DETAILS.md").write_text(details(parts))
     (HERE / "RESULTS.md").write_text(page(parts))
+    GUIDE.write_text(with_costs(GUIDE.read_text(), parts))
+
+
+def with_costs(guide: str, parts: Parts) -> str:
+    """Return the text of the guide with the stored results of the part `sizing`."""
+    before, after = guide.split(BEGIN)[0], guide.split(END)[1]
+    lines = [f"| {row['what']} | {_cost(row['value'], row['unit'])} |\n" for row in parts["sizing"]["rows"]]
+    return f"{before}{BEGIN}| What | Cost |\n| --- | ---: |\n{''.join(lines)}{END}{after}"
+
+
+def _cost(value: float, unit: str) -> str:
+    """Return a result with its unit, with two or three significant digits."""
+    if value >= 100:
+        shown = f"{round(value, 3 - len(str(int(value)))):,.0f}"
+    else:
+        shown = f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+    return f"{shown} {unit.replace('us', 'µs')}"
 
 
 def details(parts: Parts) -> str:
@@ -237,3 +283,7 @@ def _line(line: Line, rows: Mapping[str, Row]) -> str:
 def _figure(row: Row) -> str:
     digits = 0 if row.value >= 1000 else 2
     return f"{row.value:,.{digits}f} {'' if row.unit.endswith('ratio') else row.unit}".strip()
+
+
+if __name__ == "__main__":
+    write_pages(load())

@@ -36,6 +36,7 @@ import cluster  # noqa: E402
 import kept  # noqa: E402
 import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
+import sizing  # noqa: E402
 import spark  # noqa: E402
 import spark_latency  # noqa: E402
 import spark_sink  # noqa: E402
@@ -248,6 +249,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "authorizer": lambda table, scale: authorizer.measure(table.add, scale),
     "tls": lambda table, scale: tls_cost.measure(table.add, scale),
     "consumer-groups": consumer_groups,
+    "sizing": lambda table, scale: sizing.measure(table.add, scale),
     "workers": lambda table, scale: workers.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),

@@ -22,18 +22,25 @@ The modules that implement Kafka's terms:
 - in-sync replicas (ISR), ISR shrink, ISR expand: `replication.isr`, `replication.isr_keeper`
 - leader epoch, log truncation: `log.leader_epochs`, `replication.truncation`
 - fetch session: `server.kept.fetch_sessions`
+- closest replica, rack awareness: `server.records.nearest_replica`
+- zero copy, sendfile, mmap: `runtime.mappings` (Fetch writes from mapped files, and does not use sendfile)
 - unclean election, preferred leader: `controller.election`, `controller.balancing`
+- controller election: `controller.elector`
 - controlled shutdown: `upkeep.controlled_shutdown`
 - reassignment, reconcile: `controller.reassignment`, `controller.reconciler`
-- idempotence, sequence number, producer epoch, fencing: `log.producers.state`
+- idempotence, sequence number, producer epoch, fencing, zombie producer: `log.producers.state`
 - producer snapshot, recovery point, log recovery: `log.producers.snapshot`, `log.log_state`,
   `log.segments.recovery`
 - log compaction, tombstone, delete horizon: `log.compaction.compaction`, `log.compaction.batch_retention`
-- retention: `log.segments.retention`
+- segment roll, retention: `log.segments.roll`, `log.segments.retention`
 - transaction coordinator, transaction marker: `coordinator.transaction.coordinator`,
   `coordinator.transaction.marker_sender`
+- transaction timeout, transactional id expiration: `coordinator.transaction.machine`
+- hanging transaction, verification of partitions: `coordinator.transaction.verification`
 - two-phase commit: `coordinator.transaction.initialising`
 - group coordinator, rebalance, generation: `coordinator.group.coordinator`, `coordinator.group.joining`
+- offset commit, offset expiration: `coordinator.group.offsets`, `coordinator.group.offset_removal`
+- acquisition lock, delivery count: `sharing.share_partition`
 - share group, streams group: `coordinator.group.share`, `coordinator.group.streams`
 - quota, throttle, token bucket: `security.quotas.limits`, `server.dispatch.throttling`,
   `security.quotas.bucket`

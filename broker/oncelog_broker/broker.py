@@ -47,7 +47,7 @@ seconds.
 
 
 class Parts(NamedTuple):
-    """The parts of a started broker."""
+    """The parts of a started broker; package `assembly` has the class of each part."""
 
     advertised: tuple[Listener, ...]
     storage: Storage

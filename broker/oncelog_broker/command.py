@@ -109,6 +109,9 @@ def serve(
     \b Listen on any free port, for tests:
       oncelog serve --data /tmp/test --set listeners=PLAINTEXT://127.0.0.1:0
     """
+    from oncelog_broker.runtime.garbage import keep_collections_short, pause_collections
+
+    pause_collections()  # before most modules are imported
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.config.load import load_broker_config
 
@@ -143,6 +146,7 @@ def serve(
         for assignment in assignments:
             arguments += ["--set", assignment]
         arguments += ["--log-level", log_level, "--log-format", log_format]
+        keep_collections_short(after_pause=True)
         sys.exit(asyncio.run(serve_workers(config, Workers(count, arguments), startup_options)))
 
     import uvloop
@@ -224,7 +228,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         signalled.cancel()
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
-    keep_collections_short()
+    keep_collections_short(after_pause=True)
     await asyncio.to_thread(flush_logs)  # write the queued log lines of the start before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)

@@ -117,8 +117,8 @@ class ClientConfig:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     metadata_recovery_strategy: RecoveryStrategy = REBOOTSTRAP
-    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), with
-    "none" the client keeps trying the known brokers.
+    """What to do when no known broker can be reached: with "rebootstrap" the client uses the bootstrap servers again
+    (KIP-899); with "none" it keeps trying the known brokers.
     """
     socket_connection_setup_timeout_ms: int = 10_000
     security_protocol: SecurityProtocol = "PLAINTEXT"

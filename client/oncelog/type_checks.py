@@ -20,9 +20,8 @@ def members(declared: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Return whether `value` has the declared type. The result is True if a part of the type is none that this module
-    checks. A
-    bool does not count as an int.
+    """Return whether `value` has the declared type. The result is also True if the type has a part that this module
+    does not check. A bool does not count as an int.
     """
     classes = _classes(declared)
     if classes is None:

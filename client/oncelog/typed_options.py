@@ -43,8 +43,8 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
     metadata_recovery_strategy: RecoveryStrategy
-    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), with
-    "none" the client keeps trying the known brokers.
+    """What to do when no known broker can be reached: with "rebootstrap" the client uses the bootstrap servers again
+    (KIP-899); with "none" it keeps trying the known brokers.
     """
     socket_connection_setup_timeout_ms: int
     security_protocol: SecurityProtocol

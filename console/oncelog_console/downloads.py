@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _WithTopic:
-    """A record with its topic, as a line of JSON needs it."""
+    """A record with its topic, with the fields that are written as a line of JSON."""
 
     topic: str
     partition: int

@@ -203,7 +203,7 @@ class NullableStruct(WireType):
 
 
 def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireType:
-    """Return the construct of one field at one version."""
+    """Return the construct that encodes and decodes one field at one version."""
     compact = version in (flexible if field.flexible is None else field.flexible)
     nullable = version in field.nullable
     if field.type_name in PRIMITIVES:

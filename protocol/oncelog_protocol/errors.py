@@ -1,7 +1,8 @@
 """Kafka's error table: code, name, whether a retry may help, and meaning.
 
 `ErrorCode.NOT_COORDINATOR` is an int and is sent unchanged. `KafkaError(ErrorCode.X, "why")` is the only exception that
-carries an error code from where the error is detected to where the response is written. Source: Kafka's `Errors`.
+carries an error code from where the error is detected to where the response is written. The counterpart in Kafka is the
+enum `Errors`.
 """
 
 from __future__ import annotations

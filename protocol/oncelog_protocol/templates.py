@@ -53,7 +53,7 @@ class Pattern(NamedTuple):
     kept: tuple[bytes, ...]
 
     def behind(self, head: bytes) -> Pattern:
-        """Return the pattern with `head` prepended."""
+        """Return the pattern of the same bytes with the constant bytes `head` before them."""
         first, *others = self.kept
         _, fields = self.format.split("s", 1)
         return Pattern(f"{len(head) + len(first)}s{fields}", (head + first, *others))

@@ -50,8 +50,8 @@ class Registry:
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """Cache of parsed schemas. The key is the fingerprints of the schema and of its references; references by
-        version number would not do, because a version may have been deleted permanently.
+        """Cache of parsed schemas. The key consists of the fingerprints of the schema and of its references. Version
+        numbers of the references are not enough, because a referenced version may have been deleted permanently.
         """
 
     async def start(self) -> None:

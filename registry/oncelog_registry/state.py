@@ -118,9 +118,9 @@ class State:
         return self._highest_versions.get(subject, 0) + 1
 
     def untold_highest_versions(self, subject: str, gone: Collection[int]) -> dict[str, int]:
-        """Return the highest version that was ever assigned, by subject. The result has only subjects that keep some
-        records, but no record of their highest version, when the records of the versions `gone` of `subject` are
-        removed.
+        """Return the highest version that was ever assigned, by subject, for the case that the records of the versions
+        `gone` of `subject` are removed. The result has only those subjects that then still have records, but no record
+        of their highest version.
         """
         found = {}
         for name, highest in self._highest_versions.items():

@@ -11,9 +11,9 @@ has what all hosts share; `world` combines the hosts with the network, the disks
 the kinds of faults, and `drawing` draws a plan from a seed. `run` runs a plan; when the faults are over, an `operator`
 repairs the cluster. `timeline` records the events, and `log_lines` adds the log lines of brokers and clients to it.
 
-`scenario` combines `workloads/` (clients) and `judges/` (rules that are checked) for tests of the entire cluster, and
-`application` combines a user's service with a judge. `shrink` makes a failing plan smaller, and `story` prints the
-events of its run. `defects/` are seeded defects of oncelog's code that the judges must find, and `reached` reports
-which branches of the broker's code the seeds execute. `command` is the command line. docs/design/simulation.md
-describes the simulation.
+`scenario` combines `workloads/` and `judges/` for tests of the entire cluster. `application` combines a user's service
+with a judge, and `recorded_application` any application that records what it writes. `shrink` makes a failing plan
+smaller, and `story` prints the events in it. `defects/` are seeded defects of oncelog's code that the judges must find,
+and `reached` reports which branches of the broker's code the seeds execute. `scale/` measures what clusters of many
+brokers and partitions need. `command` is the command line. docs/design/simulation.md describes the simulation.
 """

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog import Producer
 from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.guard import RealAccess
 from oncelog_simulation.judges.content import Content, content
 from oncelog_simulation.machine import Killed
 from oncelog_simulation.plan import Plan
@@ -43,6 +44,10 @@ RESTART_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 3.0
 """Virtual seconds between two checks whether all inputs are processed; the checks begin when the faults are over."""
 PROCESSING: Final = "the service"
+ANY_TIMESTAMPS: Final = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Settings that accept records of any time: compiled clients, such as the record builder of aiokafka, read the clock of
+the real machine.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,20 +77,27 @@ def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[st
 
 
 def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
-    """Run one seed; returns the outcome and the recorded history."""
-    plan = draw_plan(seed, faults=faults)
+    """Run one seed; returns the outcome and the recorded history. Raises RealAccess if the service uses the real
+    machine.
+    """
     clients = tuple(f"service-{number}" for number in range(1, service.instances + 1))
+    scenario = _ServiceScenario(service)
+    plan = plan_of_service(seed, clients, faults)
+    return run(replace(plan, workloads=("inputs", *plan.workloads)), scenario), scenario.notes
+
+
+def plan_of_service(seed: int, clients: tuple[str, ...], faults: Sequence[str]) -> Plan:
+    """Return the plan of a seed, whose faults strike brokers and these clients for SECONDS."""
+    plan = draw_plan(seed, faults=faults)
     strikes = tuple(_on_service(strike.machines, clients, plan, number) for number, strike in enumerate(plan.strikes))
     struck = tuple(replace(each, machines=whom) for each, whom in zip(plan.strikes, strikes, strict=True))
-    plan = replace(
+    return replace(
         plan,
         seconds=SECONDS,
-        workloads=("inputs", *clients),
-        settings={**SETTINGS, **plan.settings},
+        workloads=clients,
+        settings={**SETTINGS, **ANY_TIMESTAMPS, **plan.settings},
         strikes=tuple(each for each in struck if each.at < SECONDS),
     )
-    scenario = _ServiceScenario(service)
-    return run(plan, scenario), scenario.notes
 
 
 def _on_service(machines: tuple[str, ...], clients: tuple[str, ...], plan: Plan, number: int) -> tuple[str, ...]:
@@ -106,6 +118,7 @@ class _ServiceScenario:
 
     def workloads(self, world: World) -> Sequence[Workload]:
         self.notes.history.clock = lambda: world.now
+        world.outsiders.update(world.plan.workloads)
         numbers = range(1, self._service.instances + 1)
         return [
             _Inputs(self._service, self.notes),
@@ -156,20 +169,32 @@ class _Instance:
         """Do nothing: the client that writes the inputs creates the topics."""
 
     async def work(self, world: World) -> None:
+        """Raises RealAccess if the service uses the real machine."""
         working = asyncio.create_task(self._work_on(world))
-        await world.calm.wait()
-        while not await self._is_all_processed(world):
-            await asyncio.sleep(LOOK_SECONDS)
+        processed = asyncio.create_task(self._until_processed(world))
+        await asyncio.wait((working, processed), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            processed.cancel()
+            return working.result()
         world.client(self.name).kill()
         working.cancel()
         await asyncio.wait([working])
+        return processed.result()
+
+    async def _until_processed(self, world: World) -> None:
+        await world.calm.wait()
+        while not await self._is_all_processed(world):
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _work_on(self, world: World) -> None:
+        """Start the service whenever it has ended. Raises RealAccess, because no later start would be better."""
         while True:
             try:
                 await world.client(self.name).run(partial(self._service.run, world.bootstrap_servers))
             except Killed:
                 world.note(self.name, "is started again")
+            except RealAccess:
+                raise
             except Exception as error:
                 world.note(self.name, "has failed, and is started again", error=f"{type(error).__name__}: {error}")
             await asyncio.sleep(RESTART_SECONDS)

@@ -27,6 +27,7 @@ from oncelog_simulation.reached import BEGIN as BRANCHES
 from oncelog_simulation.reached import END as END_OF_BRANCHES
 from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
+from oncelog_simulation.scale.command import scale
 from oncelog_simulation.scenario import DRAWN, WholeCluster, draw_whole_plan
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
@@ -59,7 +60,7 @@ def with_fixed_hashes() -> None:
     type=click.Choice(list(DRAWN)),
     default="whole",
     show_default=True,
-    help="short: a third of the time, and slow clients: many seeds in a minute. light: up to an hour with little load.",
+    help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load.",
 )
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
@@ -192,6 +193,9 @@ def faults() -> None:
         click.echo(f"{name:<26} {fault.title}")
 
 
+main.add_command(scale)
+
+
 class Totals:
     """The combined results of many runs."""
 
@@ -227,7 +231,7 @@ class Totals:
             click.echo(f"... seed {seed}: {self.virtual_seconds / 3600:.2f} virtual hours, {len(self.failed)} failed")
 
     def table(self) -> str:
-        """For people."""
+        """Return the results as text for people."""
         seconds = time.process_time() - self.cpu
         lines = [
             f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of processor time,"
@@ -248,7 +252,7 @@ class Totals:
         )
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the results as a JSON object, for programs."""
         return {
             "seeds": self.seeds,
             "virtual_seconds": round(self.virtual_seconds, 1),

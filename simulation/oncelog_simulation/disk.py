@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from weakref import WeakSet
 
-from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, FileStamp, FileSystemSync
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.process import Process, ProcessIsDead
 from oncelog_simulation.storage import Directory, Inode, Storage
@@ -57,7 +58,7 @@ class DiskTroubles:
     """The current faults of a machine's disk."""
 
     slowness: float = 1.0
-    """Factor by which every call takes longer."""
+    """Factor by which each call takes longer than on a healthy disk."""
     is_full: bool = False
     fails_reads: float = 0.0
     """Fraction of the reads that fail with the error EIO."""
@@ -218,6 +219,13 @@ class SimulatedDisk:
         self.check_alive()
         return ROOM_BYTES, 0 if self.troubles.is_full else ROOM_BYTES // 2
 
+    def stamp(self, path: str) -> FileStamp:
+        self.check_alive()
+        node = self.storage.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return FileStamp(node.number, node.changed, 0 if isinstance(node, Directory) else len(node.data))
+
     def modified_ms(self, path: str) -> int:
         self.check_alive()
         return self.storage.file(path).modified_ms
@@ -252,6 +260,13 @@ class SimulatedDisk:
         self.before_sync(path)
         self.storage.sync_directory(path)
 
+    def watch_file_system(self, path: str) -> FileSystemSync | None:
+        return SimulatedFileSystem(self, path)
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
+
     def read_file(self, path: str) -> bytes:
         self.before_read(path)
         return bytes(self.storage.file(path).data)
@@ -272,7 +287,11 @@ class SimulatedDisk:
             for path, data in contents.items():
                 self._write_file(path + TEMPORARY_SUFFIX, data, is_durable=False)
             for path in contents:
-                self.open(path + TEMPORARY_SUFFIX).sync()
+                file = self.open(path + TEMPORARY_SUFFIX)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
             for path in contents:
                 self.rename(path + TEMPORARY_SUFFIX, path)
         except OSError:
@@ -284,10 +303,13 @@ class SimulatedDisk:
 
     def _write_file(self, path: str, data: bytes, *, is_durable: bool) -> None:
         file = self.open(path, create=True)
-        file.truncate(0)
-        file.append(data)
-        if is_durable:
-            file.sync()
+        try:
+            file.truncate(0)
+            file.append(data)
+            if is_durable:
+                file.sync()
+        finally:
+            file.close()
 
     def lock(self, path: str) -> SimulatedLock:
         self.before_read(path)
@@ -304,6 +326,22 @@ class SimulatedDisk:
 
     def divide_descriptors(self, max_connections: int) -> int:
         return max_connections
+
+
+class SimulatedFileSystem:
+    """Syncs all files of a machine, for a broker with very many logs."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def sync(self) -> None:
+        self._disk.before_sync(self._path)
+        self._disk.storage.sync_all()
+
+    def close(self) -> None: ...
 
 
 class SimulatedLock:

@@ -20,13 +20,28 @@ long timeouts show only in long runs.
 """
 LONG_SECONDS: Final = (100.0, 900.0)
 LONG_PACE: Final = 40.0
-LIGHT_SECONDS: Final = (600.0, 3600.0)
+LIGHT_SECONDS: Final = (1800.0, 14400.0)
 """Minimum and maximum virtual seconds of a `lightened` plan."""
+LIGHT_ROUND_SECONDS: Final = 3600.0
+"""Approximate virtual seconds between two repetitions of the drawn faults in a `lightened` plan; each repetition draws
+the strength of the faults anew.
+"""
 LIGHT_PACE: Final = 200.0
 """Value of `Plan.pace` in a `lightened` plan: clients pause 200 times longer than usual between two steps."""
-LIGHT_SETTINGS: Final = {"replica.fetch.wait.max.ms": "2000", "replica.lag.time.max.ms": "10000"}
-"""In a `lightened` plan, a follower that has nothing to fetch sends one request in two seconds, so that an idle cluster
-costs little.
+LIGHT_SETTINGS: Final = {
+    "replica.fetch.wait.max.ms": "2000",
+    "replica.lag.time.max.ms": "10000",
+    "log.retention.check.interval.ms": "10000",
+    "log.cleaner.backoff.ms": "5000",
+    "log.flush.scheduler.interval.ms": "10000",
+    "log.flush.offset.checkpoint.interval.ms": "30000",
+    "log.flush.start.offset.checkpoint.interval.ms": "30000",
+    "replica.high.watermark.checkpoint.interval.ms": "5000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "5000",
+    "share.coordinator.state.topic.prune.interval.ms": "30000",
+}
+"""In a `lightened` plan, a follower that has nothing to fetch sends one request in two seconds, and the periodic tasks
+of brokers run every few seconds, so that an idle cluster costs little.
 """
 MOST_SHORT_SECONDS: Final = 8.0
 """Limit on the seconds for which the workloads of a `shortened` plan work."""
@@ -84,14 +99,23 @@ def draw_plan(
 
 
 def lightened(plan: Plan) -> Plan:
-    """Return a plan with the same faults, spread over up to an hour, and with very slow clients: such plans give the
-    most virtual hours for the least processor time. They show errors that depend on long timeouts, checkpoints,
-    retention and idle connections.
+    """Return a plan with the same faults, spread over up to four hours and repeated about every hour, and with very
+    slow clients: such plans give the most virtual hours for the least processor time. They show errors that depend on
+    long timeouts, checkpoints, retention and idle connections.
     """
-    least, most = LIGHT_SECONDS
-    seconds = round(least * (most / least) ** stream(plan.seed, "light").random(), 3)
-    share = seconds / plan.seconds
-    strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
+    random, (least, most) = stream(plan.seed, "light"), LIGHT_SECONDS
+    seconds = round(least * (most / least) ** random.random(), 3)
+    rounds = max(1, round(seconds / LIGHT_ROUND_SECONDS))
+    share = seconds / rounds / plan.seconds
+    strikes = tuple(
+        replace(
+            strike,
+            at=round((number * plan.seconds + strike.at) * share, 3),
+            strength=random.random() if number else strike.strength,
+        )
+        for number in range(rounds)
+        for strike in plan.strikes
+    )
     return replace(
         plan, seconds=seconds, pace=LIGHT_PACE, strikes=strikes, settings={**plan.settings, **LIGHT_SETTINGS}
     )

@@ -15,7 +15,7 @@ the writes that the client has sent before. The methods for faults of an ensembl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -80,6 +80,12 @@ class Changed(NamedTuple):
     """A notification: a watched node was created, set or deleted."""
 
     path: str
+
+
+class ChangedTogether(NamedTuple):
+    """The notifications of one write, in one packet."""
+
+    paths: Sequence[str]
 
 
 class Accepted(NamedTuple):
@@ -171,6 +177,8 @@ class Connection:
         if self.is_gone or not self.server.is_up:
             return
         ensemble = self._ensemble
+        if ensemble.on_packet is not None:
+            ensemble.on_packet(packet)
         if self.session_id:
             self.server.heard[self.session_id] = ensemble.loop.now
         if isinstance(packet, Request):
@@ -238,12 +246,23 @@ class Connection:
 
     def tell(self, packet: Any) -> None:
         if not self.is_gone:
+            if self._ensemble.on_packet is not None:
+                self._ensemble.on_packet(packet)
             self.pipe.send(packet)
 
     def tell_changes(self, paths: Sequence[str]) -> None:
         for path in paths:
-            if any(path == root or path.startswith(root.rstrip("/") + "/") for root in self.watches):
+            if _is_watched(path, self.watches):
                 self.tell(Changed(path))
+
+    def tell_changes_together(self, paths: Sequence[str], watched: dict[tuple[str, ...], list[str]]) -> None:
+        """Like `tell_changes`, in one packet. `watched` keeps, for one write, the changed paths by watched paths."""
+        roots = tuple(self.watches)
+        found = watched.get(roots)
+        if found is None:
+            found = watched[roots] = [path for path in paths if _is_watched(path, roots)]
+        if found:
+            self.tell(ChangedTogether(found))
 
     def drop(self) -> None:
         """Cut the connection; the client is notified."""
@@ -273,6 +292,10 @@ class Ensemble:
         """A function that is called with the id of a session that has expired or was closed, and with the reason."""
         self.on_written: Callable[[Changes], None] | None = None
         """A function that is called with the change that each write has made."""
+        self.joins_notifications = False
+        """Whether the notifications of a write reach a client in one packet, which costs less processor time."""
+        self.on_packet: Callable[[Any], None] | None = None
+        """A function that is called with each packet between a client and a server, in either direction."""
         self.on_restored: Callable[[], None] | None = None
         """A function that is called when the tree was replaced by a backup."""
         for server in self.servers:
@@ -329,8 +352,12 @@ class Ensemble:
             return  # the server was stopped meanwhile, and `start_server` has applied this write
         server.zxid = zxid
         touched = server.tree.apply(changes)
+        watched: dict[tuple[str, ...], list[str]] = {}
         for connection in list(server.connections):
-            connection.tell_changes(touched)
+            if self.joins_notifications:
+                connection.tell_changes_together(touched, watched)
+            else:
+                connection.tell_changes(touched)
             connection.pump()
 
     # --- sessions
@@ -473,6 +500,10 @@ class Ensemble:
         if self.on_restored is not None:
             self.on_restored()
         self.regain_quorum()
+
+
+def _is_watched(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def _copy(tree: Tree) -> Tree:

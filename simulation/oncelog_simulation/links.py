@@ -25,7 +25,7 @@ class Stuck(Protocol):
 class Link:
     """One direction of the network between two hosts."""
 
-    __slots__ = ("_late_share", "_random", "is_cut", "slowness", "waiting")
+    __slots__ = ("_late_share", "_random", "is_cut", "last_arrival", "slowness", "waiting")
 
     def __init__(self, random: Random, late_share: float = LATE_SHARE) -> None:
         self._random = random
@@ -33,6 +33,10 @@ class Link:
         self.is_cut = False
         self.slowness = 1.0
         """The factor by which all transfers on this link take longer."""
+        self.last_arrival = 0.0
+        """Virtual time at which all packets that were sent so far have arrived; a packet that was sent while the link
+        was slow may arrive long after that, and so do all later packets of its stream.
+        """
         self.waiting: dict[Stuck, None] = {}
         """Streams with packets that wait because the link is cut."""
 

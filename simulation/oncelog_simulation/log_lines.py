@@ -33,7 +33,7 @@ class _Noting(logging.Handler):
         details = {name: str(value) for name, value in vars(record).items() if name not in _OWN}
         world.note(actor, f"{record.levelname} {record.getMessage()}", **_safe(details))
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, FORESEEN):
+        if error is not None and not isinstance(error, FORESEEN) and actor not in world.outsiders:
             last = traceback.extract_tb(error.__traceback__)[-1:]
             where = "".join(f" in {frame.filename.rpartition('/')[2]}:{frame.name}" for frame in last)
             world.violate("errors", f"{actor}: {record.getMessage()}: {type(error).__name__}: {error}{where}")

@@ -22,7 +22,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -43,6 +42,10 @@ JOB_SECONDS: Final = 0.002
 """Mean virtual seconds until a worker thread has done a job."""
 SHARED_THREADS: Final = 32
 """Number of worker threads in each process for jobs that name no executor."""
+
+
+_WAKE: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
+"""The callback at the end of `asyncio.sleep`: it completes a future and runs no other code."""
 
 
 class NothingLeft(RuntimeError):
@@ -154,8 +157,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The number of iterations of all processes so far."""
         self.fingerprint = 0
         """Hash of all iterations so far; two runs of one seed have the same hash."""
-        self.after_turn: Callable[[Process], None] | None = None
-        """A function that is called after each iteration of a watched process."""
+        self.after_turn: Callable[[Process, bool], None] | None = None
+        """A function that is called after each iteration of a watched process. The second argument is whether the
+        iteration has run code of the process. It is False if the iteration has only completed futures, whose tasks
+        continue in the next iteration (`_WAKE`, `_set_result`).
+        """
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
         """The function that implements `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
@@ -300,14 +306,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ahead = 0.0
         random = self._random.random
         self._clock_seconds = CLOCK_SECONDS[int(random() * len(CLOCK_SECONDS))]
-        ready = process.ready
+        ready, has_run_code = process.ready, False
         self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
+            callback = handle._callback  # type: ignore[attr-defined]
+            has_run_code = has_run_code or (callback is not _WAKE and callback is not _set_result)
             try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                handle._context.run(callback, *handle._args)  # type: ignore[attr-defined]
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -319,7 +327,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ahead = 0.0
         self._clock_seconds = CLOCK_SECONDS[0]
         if process.is_watched and self.after_turn is not None:
-            self.after_turn(process)
+            self.after_turn(process, has_run_code)
         if ready and process.is_alive and not process.has_turn and not process.is_paused:
             self._schedule_turn(process)
 
@@ -402,15 +410,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process.
         """
         began, process = self._ahead, self.current
+        end: Callable[..., None] = _set_result
+        outcome: object
         try:
-            end = partial(_set_result, done, func(*args))
+            outcome = func(*args)
         except ProcessIsDead:
             raise
         except BaseException as error:
-            told = RuntimeError(f"a job raised {error!r}") if isinstance(error, StopIteration) else error
-            end = partial(_set_exception, done, told)
+            outcome = RuntimeError(f"a job raised {error!r}") if isinstance(error, StopIteration) else error
+            end = _set_exception
         taken, self._ahead = self._ahead - began, began
-        self.call_in(process, self.now + began + taken, end)
+        self.call_in(process, self.now + began + taken, end, done, outcome)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         pass

@@ -3,7 +3,9 @@
 If some logs of a broker are offline, the operator restarts the broker once its disk works again, and a second time if
 logs are still offline. If a broker refuses to start because of the data on its disk, the operator changes the setting
 that makes the broker accept these data, because there is no backup to restore. A disk on which a bit has changed is
-replaced when all replicas are in sync, so that its broker copies all data from others.
+replaced when all replicas are in sync, so that its broker copies all data from others. If such a disk has the only
+replica in sync of a partition, and this replica cannot be opened, the operator first has another replica elected: that
+replica has all acknowledged records, since min.insync.replicas is 2.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import re
 from contextlib import suppress
 from typing import Final
 
+from oncelog import Admin, KafkaError, TopicPartition
+from oncelog.admin import ElectionType
 from oncelog_simulation.faults.lost_disks import exchange_disk, is_whole
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
@@ -31,7 +35,11 @@ async def tend(world: World) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for machine in world.brokers.values():
-            if machine.name in world.rotted and is_whole(world, without=machine.number):
+            only_here = _partitions_only_at(machine) if machine.name in world.rotted else []
+            if only_here:
+                world.note("operator", "elects leaders outside the ISR", partitions=len(only_here))
+                await _elect_others(world, only_here)
+            elif machine.name in world.rotted and is_whole(world, without=machine.number):
                 world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
                 exchange_disk(world, machine)
             elif _has_offline_logs(machine):
@@ -41,6 +49,30 @@ async def tend(world: World) -> None:
             elif machine.trouble and (named := NAMED.findall(machine.trouble)):
                 world.note("operator", "accepts what a start has refused", broker=machine.name, accepted=named)
                 machine.settings[ACCEPTED] = ",".join(named)
+
+
+def _partitions_only_at(machine: BrokerMachine) -> list[TopicPartition]:
+    """Return the partitions without a leader of which this broker has the only replica in sync, and cannot open it."""
+    broker = machine.broker
+    if broker is None or not _has_offline_logs(machine):
+        return []
+    return [
+        TopicPartition(topic.name, index)
+        for topic in broker.parts.membership.metadata.image.topics.values()
+        for index, state in topic.partitions.items()
+        if state.leader < 0 and tuple(state.isr) == (machine.number,) and set(state.replicas) != {machine.number}
+    ]
+
+
+async def _elect_others(world: World, partitions: list[TopicPartition]) -> None:
+    """Make the most complete of the other replicas of each partition its leader."""
+
+    async def elect() -> None:
+        async with Admin(world.bootstrap_servers, request_timeout_ms=5_000) as admin:
+            await admin.elect_leaders(ElectionType.UNCLEAN, partitions)
+
+    with suppress(Killed, KafkaError):
+        await world.client("operator").run(elect)
 
 
 def _has_offline_logs(machine: BrokerMachine) -> bool:

@@ -44,7 +44,7 @@ class Process:
     def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
         self.name = name
         self.host = name.partition(".")[0]
-        """The name of the host on which it runs."""
+        """The name of the host on which the process runs."""
         self.number = number
         """The number of the process in its run; the first process has number 0."""
         self.clock = clock

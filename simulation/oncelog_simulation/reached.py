@@ -35,10 +35,10 @@ class Reached:
     def __init__(self) -> None:
         self.hit = bytearray()
         self.branches: list[tuple[str, int]] = []
-        """Module and line of each branch."""
+        """The module and line of each branch; the position in this list is the number of the branch."""
 
     def branch(self, module: str, line: int) -> int:
-        """Return the number of a new branch."""
+        """Add a branch, and return its number."""
         self.hit.append(0)
         self.branches.append((module, line))
         return len(self.branches) - 1

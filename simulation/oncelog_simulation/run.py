@@ -9,13 +9,15 @@ import gc
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from operator import is_
 from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults.catalogue import FAULTS, end_all
 from oncelog_simulation.guard import guarded
+from oncelog_simulation.judges.last_look import DIRECTOR, assignments_counted
 from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored
 from oncelog_simulation.machine import BrokerMachine
@@ -38,7 +40,7 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """The actions of one client in a run."""
+    """Interface of a workload: the actions of one client in a run."""
 
     @property
     def name(self) -> str: ...
@@ -70,9 +72,15 @@ class Onlooker(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def sees_only_partitions(self) -> bool:
+        """Whether `look` depends only on the broker's partitions, the settings of topics, the metadata store and power
+        cuts; `look` is then not called as long as none of these has changed.
+        """
+
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the violations; called after each iteration of this machine's broker, so the call must be cheap, above
-        all if nothing has changed.
+        """Yield the violations; called after each iteration in which this machine's broker has run code, so the call
+        must be cheap, above all if nothing has changed.
         """
 
 
@@ -115,7 +123,7 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     try:
         # DISK_TROUBLES is the only state that all brokers in one Python process share.
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))
-        with guarded(world.loop), log_lines_noted(world):
+        with guarded(world.loop), log_lines_noted(world), assignments_counted(world):
             world.loop.run_until_complete(_play(world, scenario))
             world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)
             digest = world.timeline.digest()
@@ -151,7 +159,7 @@ async def _play(world: World, scenario: Scenario) -> None:
     if not await _prepare(world, workloads):
         return
     world.note("world", "workloads begin", names=",".join(workload.name for workload in workloads))
-    world.loop.after_turn = partial(_look, world, [judge for judge in judges if isinstance(judge, Onlooker)])
+    world.loop.after_turn = _Looking(world, [judge for judge in judges if isinstance(judge, Onlooker)]).after_turn
     looking = asyncio.create_task(_look_closely(world, judges))
     working = {asyncio.create_task(workload.work(world)): workload for workload in workloads}
     await _strike_all(world)
@@ -242,11 +250,41 @@ async def _conclude(world: World, judge: Judge) -> None:
         world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
 
 
-def _look(world: World, onlookers: Sequence[Onlooker], process: Process) -> None:
-    machine = world.brokers[process.host]
-    for judge in onlookers:
-        for what in judge.look(world, machine):
-            world.violate(judge.name, what)
+class _Looking:
+    """Calls the onlookers after each turn that may have changed what they see: a turn in which the broker has run code,
+    or before which the metadata store was written or a machine lost its power.
+    """
+
+    def __init__(self, world: World, onlookers: Sequence[Onlooker]) -> None:
+        self._world = world
+        self._all = [(judge.look, judge.name) for judge in onlookers]
+        self._others = [(judge.look, judge.name) for judge in onlookers if not judge.sees_only_partitions]
+        self._zxid = -1
+        self._power_cuts = -1
+        self._seen: dict[str, tuple[object, ...]] = {}
+        """For each broker, everything on which the judges that see only partitions depended at their last look."""
+
+    def after_turn(self, process: Process, has_run_code: bool) -> None:
+        world = self._world
+        zxid, power_cuts = world.store.zxid, world.power_cuts
+        if not has_run_code and zxid == self._zxid and power_cuts == self._power_cuts:
+            return
+        self._zxid, self._power_cuts = zxid, power_cuts
+        host = process.host
+        machine = world.brokers[host]
+        looks = self._all
+        broker, assigned = machine.broker, world.assigned
+        if broker is not None and assigned is not None:
+            image = broker.parts.membership.metadata.image
+            seen = (assigned[host], assigned[DIRECTOR], zxid, power_cuts, image.topic_configs, broker)
+            known = self._seen.get(host)
+            if known is not None and all(map(is_, known, seen)):
+                looks = self._others
+            else:
+                self._seen[host] = seen
+        for look, name in looks:
+            for what in look(world, machine):
+                world.violate(name, what)
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:

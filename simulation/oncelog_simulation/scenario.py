@@ -22,6 +22,7 @@ from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.judges.settings import Settings
 from oncelog_simulation.judges.share_locks import ShareLocks
 from oncelog_simulation.judges.shared import Shared
+from oncelog_simulation.judges.streams_tasks import StreamsTasks
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
 from oncelog_simulation.workloads.notes import Notes
@@ -60,6 +61,7 @@ class WholeCluster:
             Laggards(),
             ShareLocks(self.notes),
             Shared(self.notes, committed),
+            StreamsTasks(self.notes, committed),
             Histories(self.notes, committed),
             Logs(committed),
             Settings(),
@@ -82,7 +84,7 @@ def draw_short_plan(seed: int) -> Plan:
 
 
 def draw_light_plan(seed: int) -> Plan:
-    """Return a plan of up to an hour with few clients and little load: `drawing.lightened`."""
+    """Return a plan of up to four hours with few clients and little load: `drawing.lightened`."""
     return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
 
 

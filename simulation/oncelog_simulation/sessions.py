@@ -22,6 +22,7 @@ from oncelog_simulation.ensemble import (
     Accepted,
     Answer,
     Changed,
+    ChangedTogether,
     Close,
     Connection,
     Ensemble,
@@ -156,6 +157,9 @@ class EnsembleSession:
             self._over()
         elif isinstance(packet, Changed):
             self._listener.on_changed(packet.path)
+        elif isinstance(packet, ChangedTogether):
+            for path in packet.paths:
+                self._listener.on_changed(path)
         elif isinstance(packet, Answer):
             self.last_zxid = max(self.last_zxid, packet.zxid)
             if isinstance(packet.result, Accepted):

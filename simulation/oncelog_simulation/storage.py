@@ -20,18 +20,24 @@ import errno
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import count
 from random import Random
+
+_CHANGES = count(1)
+"""Numbers of the changes of all files and directories, which stand for the times of the changes."""
 
 
 class Inode:
     """The bytes of a file, in their written and in their durable state."""
 
-    __slots__ = ("_is_rewritten", "_lost", "data", "durable", "modified_ms")
+    __slots__ = ("_is_rewritten", "_lost", "changed", "data", "durable", "durable_changed", "modified_ms", "number")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.modified_ms = 0
+        self.number = self.changed = self.durable_changed = next(_CHANGES)
+        """The number of the inode, and the numbers of the last change and of the last durable change."""
         self._is_rewritten = False
         """Whether a change other than an append was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
@@ -43,8 +49,10 @@ class Inode:
         if position < len(self.durable):
             self._is_rewritten = True
         self.data[position : position + len(data)] = data
+        self.changed = next(_CHANGES)
 
     def truncate(self, size: int) -> None:
+        self.changed = next(_CHANGES)
         if size < len(self.data):
             if size < len(self.durable):
                 self._is_rewritten = True
@@ -54,6 +62,7 @@ class Inode:
             self.data.extend(bytes(size - len(self.data)))
 
     def sync(self) -> None:
+        self.durable_changed = self.changed
         if self._is_rewritten or self._lost:
             self.durable = bytearray(self.data)
             for begin, end in self._lost:
@@ -75,7 +84,10 @@ class Inode:
 
     def cut_power(self, random: Random) -> None:
         """Change to a state that a power cut may leave, drawn at random."""
+        before = self.durable
         self.data = bytearray(self._after_power_cut(random))
+        self.changed = self.durable_changed if self.data == before else next(_CHANGES)
+        self.durable_changed = self.changed
         self.durable = bytearray(self.data)
         self._is_rewritten = False
         self._lost = []
@@ -100,9 +112,11 @@ class Inode:
 class Directory:
     """Names of files and directories, in their current and in their durable state."""
 
-    __slots__ = ("durable", "entries")
+    __slots__ = ("changed", "durable", "durable_changed", "entries", "number")
 
     def __init__(self) -> None:
+        self.number = self.changed = self.durable_changed = next(_CHANGES)
+        """As in `Inode`."""
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
 
@@ -110,8 +124,8 @@ class Directory:
 Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
 """A change of a directory: a name refers to another node, or to None if it is removed."""
-Change = tuple[Naming, ...]
-"""Changes of names that happen atomically: all of them or none."""
+Change = tuple[tuple[Directory, str, Node | None, int], ...]
+"""Changes of names that happen atomically, all of them or none, each with the number of the change."""
 
 
 class Storage:
@@ -138,7 +152,7 @@ class Storage:
         return node
 
     def file(self, path: str) -> Inode:
-        """OSError."""
+        """Return the file at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -148,7 +162,7 @@ class Storage:
         return node
 
     def directory(self, path: str) -> Directory:
-        """OSError."""
+        """Return the directory at this path. Raises OSError if there is none."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -174,7 +188,10 @@ class Storage:
                 directory.entries.pop(name, None)
             else:
                 directory.entries[name] = node
-        self._journal.append(namings)
+            directory.changed = next(_CHANGES)
+            if node is not None:
+                node.changed = directory.changed
+        self._journal.append(tuple((*naming, naming[0].changed) for naming in namings))
 
     def make_file(self, path: str) -> Inode:
         """Create an empty file at `path`. Raises OSError if the directory of `path` does not exist."""
@@ -195,7 +212,7 @@ class Storage:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        """OSError."""
+        """Rename a file or directory atomically. Raises OSError if `source` does not exist."""
         node = self.find(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -217,7 +234,7 @@ class Storage:
         durable: list[Change] = []
         left: list[Change] = []
         for change in reversed(self._journal):
-            directories = {id(directory) for directory, _, _ in change}
+            directories = {id(directory) for directory, _, _, _ in change}
             if wanted & directories:
                 wanted |= directories
                 durable.append(change)
@@ -226,6 +243,11 @@ class Storage:
         for change in reversed(durable):
             _make_durable(change)
         self._journal = left[::-1]
+
+    def sync_all(self) -> None:
+        """Make all files and names durable."""
+        self._journal = []
+        _sync_all(self.root)
 
     # --- faults
 
@@ -240,6 +262,7 @@ class Storage:
 
     def _cut_power_in(self, directory: Directory, random: Random) -> None:
         directory.entries = dict(directory.durable)
+        directory.changed = directory.durable_changed
         for name in sorted(directory.entries):
             node = directory.entries[name]
             if isinstance(node, Directory):
@@ -271,15 +294,18 @@ def _common_size(one: bytes, other: bytes) -> int:
 
 
 def _make_durable(change: Change) -> None:
-    for directory, name, node in change:
+    for directory, name, node, number in change:
+        directory.durable_changed = max(directory.durable_changed, number)
         if node is None:
             directory.durable.pop(name, None)
         else:
             directory.durable[name] = node
+            node.durable_changed = max(node.durable_changed, number)
 
 
 def _sync_all(directory: Directory) -> None:
     directory.durable = dict(directory.entries)
+    directory.durable_changed = directory.changed
     for node in directory.entries.values():
         if isinstance(node, Directory):
             _sync_all(node)

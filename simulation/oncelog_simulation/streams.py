@@ -64,7 +64,7 @@ Packet = bytes | Sign
 
 
 class End(Protocol):
-    """The receiver of a pipe's packets."""
+    """Interface of the end of a pipe that receives the packets."""
 
     @property
     def host(self) -> SimulatedHost: ...
@@ -119,6 +119,8 @@ class Pipe:
     def _schedule(self, packet: Any, delay: float = 0.0) -> None:
         arrival = max(self._last_arrival, self._loop.virtual() + self._link.latency() + delay, self.stalled_until)
         self._last_arrival = arrival
+        if arrival > self._link.last_arrival:
+            self._link.last_arrival = arrival
         self._loop.happen(arrival, self._arrive, packet)
 
     def _arrive(self, packet: Any) -> None:

@@ -4,6 +4,7 @@ the seed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from oncelog_simulation.ensemble import Ensemble
@@ -16,13 +17,16 @@ from oncelog_simulation.timeline import Timeline
 class Surroundings:
     """The parts of a world that all machines share."""
 
+    make_loop: Callable[[Random], SimulatedLoop] = SimulatedLoop
+    """Creates the loop; a world that measures has a loop of its own (`scale.metered_loop`)."""
+
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._processes = 0
         self.power_cuts = 0
         """How often any machine of this world has lost its power."""
-        self.loop = SimulatedLoop(self.random("turns"))
+        self.loop = self.make_loop(self.random("turns"))
         self.timeline = Timeline(lambda: self.loop.now)
         self.network = Fabric(self.loop, self.random("network"))
         self.network.place(self.loop.director, self.network.add_host("director", "10.0.8.1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -54,11 +55,17 @@ class World(Surroundings):
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """An event that is set when the faults are over and all brokers run again."""
+        self.outsiders: set[str] = set()
+        """Names of hosts that run code of others, such as a user's service, whose logged errors break no rule."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
         """The strikes that have an effect now."""
         self.struck: dict[str, int] = {}
         """The number of strikes that had an effect, by kind of fault."""
+        self.assigned: Counter[str] | None = None
+        """How often the processes of each host have set an attribute of a partition or of its log; None if this is not
+        counted (`judges.last_look`).
+        """
         self.rotted: set[str] = set()
         """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
 

@@ -1,4 +1,4 @@
-"""One broker in a separate process. The broker ends when this process ends, even if this process is killed, because the
+"""One broker in a separate process. The broker ends when this process ends, even if this process is killed: the
 broker's standard input is a pipe from this process, and the broker stops when the pipe closes.
 """
 
@@ -66,7 +66,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any client."""
+        """The broker's address as `host:port`, for any client."""
         return f"{LOOPBACK}:{self.port}"
 
     def __str__(self) -> str:

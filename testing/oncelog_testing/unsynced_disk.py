@@ -33,7 +33,10 @@ class UnsyncedDisk(RealDisk):
         return UnsyncedFile(path, create=create)
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing."""
+        """Do nothing, unlike the method of a real disk."""
+
+    def watch_file_system(self, path: str) -> None:
+        """Return None: no file system needs to be synced."""
 
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         super().replace_file(path, data, is_durable=False, private=private)

@@ -35,6 +35,7 @@ from tests.support.storage import NOW
 from oncelog_broker.log.compaction.compaction import Compaction
 from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import COMPACT, LogConfig
+from oncelog_broker.log.directories import data_directory
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
@@ -63,6 +64,12 @@ IDEMPOTENT = (1, 2)
 V1 = (11, 12)
 V2 = (21, 22)
 BYTES_PER_KEY = 216
+
+
+@pytest.fixture(autouse=True)
+def two_logs_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a stop sync the file system, if the disk of the walk can do this."""
+    monkeypatch.setattr(data_directory, "MANY_LOGS", 1)
 
 
 class Side:
@@ -99,6 +106,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = CrashingDisk(self.random)
+        self.disk.syncs_file_system = seed % 2 == 1
         self.clock = ManualClock(NOW)
         self.sides = [Side(name) for name in CONFIGS]
         self.counter = 0

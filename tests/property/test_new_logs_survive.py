@@ -57,6 +57,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = CrashingDisk(self.random)
+        self.disk.syncs_file_system = seed % 2 == 1
         self.clock = ManualClock(NOW)
         self.made = 0
         self.topics: dict[str, Topic] = {}

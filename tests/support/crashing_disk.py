@@ -16,16 +16,20 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
-from itertools import takewhile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, takewhile
 from random import Random
 
-from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, FileStamp
 
 Renaming = dict[str, "Inode | None"]
 """One change of a directory: file name -> the inode to which the name refers after the change; None means that the
 change removes the name.
 """
+
+
+CHANGES = count(1)
+"""Numbers of the changes of all files and directories, which stand for the times of the changes."""
 
 
 class Killed(BaseException):
@@ -40,6 +44,11 @@ class Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = b""
+        self.number = self.changed = self.synced_changed = next(CHANGES)
+        """The number of the inode, and the numbers of the last change and of the last change that was synced."""
+
+    def sync(self) -> None:
+        self.synced, self.synced_changed = bytes(self.data), self.changed
 
     def after_power_cut(self, random: Random) -> bytes:
         """Draw the bytes that remain after a power cut."""
@@ -82,6 +91,7 @@ class CrashingFile:
         if self._disk.is_last_change():
             data = data[: self._disk.random.randint(0, len(data))]
         inode.data[position:] = data
+        inode.changed = next(CHANGES)
         self._disk.change()
         self.size = position + len(data)
         return position
@@ -94,12 +104,12 @@ class CrashingFile:
         self._disk.change()
         inode = self._open()
         inode.data[size:] = bytes(max(0, size - len(inode.data)))
+        inode.changed = next(CHANGES)
         self.size = size
 
     def sync(self) -> None:
         self._disk.change()
-        inode = self._open()
-        inode.synced = bytes(inode.data)
+        self._open().sync()
 
     def close(self) -> None:
         self._inode = None
@@ -108,6 +118,21 @@ class CrashingFile:
 class HeldLock:
     def release(self) -> None:
         pass
+
+
+class CrashingFileSystem:
+    """Syncs everything that the disk has. A kill during the sync leaves a part of the files synced."""
+
+    def __init__(self, disk: CrashingDisk) -> None:
+        self._disk = disk
+
+    def sync(self) -> None:
+        for path in self._disk.paths(""):
+            self._disk.open(path).sync()
+        for directory in self._disk.directories():
+            self._disk.sync_directory(directory)
+
+    def close(self) -> None: ...
 
 
 class CrashingDisk:
@@ -119,12 +144,17 @@ class CrashingDisk:
         """The number of changes until the kill; None means that no kill is planned. A negative number means that the
         process is dead.
         """
+        self.syncs_file_system = False
+        """Whether the disk can sync the entire file system."""
         self._directories: set[str] = {"/"}
         self._unsynced_directories: set[str] = set()
         self._unsynced_moves: list[tuple[str, str]] = []
         """Renames of directories since the last sync, in order: (old path, new path)."""
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
+        self._stamps: dict[str, int] = {}
+        self._durable_stamps: dict[str, int] = {}
+        """Directory path -> number of the last change of its names, and of the last change that was synced."""
         self._journal: dict[str, list[Renaming]] = defaultdict(list)
         """Directory path -> the changes of names in it since its last sync."""
 
@@ -150,9 +180,12 @@ class CrashingDisk:
     def cut_power(self) -> None:
         """Let a new process start after a power cut, which loses some of the unsynced changes."""
         self.changes_left = None
-        for changes in self._journal.values():
-            for change in changes[: self.random.choice([0, len(changes), self.random.randint(0, len(changes))])]:
+        for directory, changes in self._journal.items():
+            kept = self.random.choice([0, len(changes), self.random.randint(0, len(changes))])
+            for change in changes[:kept]:
                 _apply(change, self._durable_names)
+            if kept:
+                self._durable_stamps[directory] = next(CHANGES)
         self._journal.clear()
         self._names = self._durable_names
         moves, self._unsynced_moves = self._unsynced_moves, []
@@ -164,9 +197,12 @@ class CrashingDisk:
                 self._forget_directory(directory)
         self._unsynced_directories.clear()
         self._names = dict(self._durable_names)
+        self._stamps = dict(self._durable_stamps)
         for inode in dict.fromkeys(self._names.values()):
-            inode.synced = inode.after_power_cut(self.random)
-            inode.data = bytearray(inode.synced)
+            left = inode.after_power_cut(self.random)
+            inode.changed = inode.synced_changed if left == inode.synced else next(CHANGES)
+            inode.data = bytearray(left)
+            inode.sync()
 
     def _forget_directory(self, directory: str) -> None:
         """Remove the directory and its entire content."""
@@ -180,7 +216,9 @@ class CrashingDisk:
 
     def _rename(self, renaming: Renaming) -> None:
         _apply(renaming, self._names)
-        self._journal[os.path.dirname(next(iter(renaming)))].append(renaming)
+        directory = os.path.dirname(next(iter(renaming)))
+        self._journal[directory].append(renaming)
+        self._stamps[directory] = next(CHANGES)
 
     # --- Disk ----------------------------------------------------------------------------------------------------
 
@@ -208,6 +246,7 @@ class CrashingDisk:
         while path not in self._directories:
             self._directories.add(path)
             self._unsynced_directories.add(path)
+            self._stamps[path] = self._durable_stamps[path] = next(CHANGES)
             path = os.path.dirname(path)
         return is_new
 
@@ -220,6 +259,15 @@ class CrashingDisk:
 
     def size(self, path: str) -> int:
         return len(self._names[path].data)
+
+    def stamp(self, path: str) -> FileStamp:
+        self.check_alive()
+        if path in self._directories:
+            return FileStamp(0, self._stamps[path], 0)
+        if path not in self._names:
+            raise FileNotFoundError(path)
+        inode = self._names[path]
+        return FileStamp(inode.number, inode.changed, len(inode.data))
 
     def modified_ms(self, path: str) -> int:
         return 0
@@ -234,6 +282,7 @@ class CrashingDisk:
 
     def _rename_directory(self, source: str, target: str) -> None:
         """Rename the directory together with its content."""
+        self._stamps[target] = self._durable_stamps[target] = next(CHANGES)
         for directories in (self._directories, self._unsynced_directories):
             if source in directories:
                 directories.remove(source)
@@ -261,8 +310,17 @@ class CrashingDisk:
         self.change()
         for renaming in self._journal.pop(path, ()):
             _apply(renaming, self._durable_names)
+        if path in self._stamps:
+            self._durable_stamps[path] = self._stamps[path]
         self._unsynced_directories -= {made for made in self._unsynced_directories if os.path.dirname(made) == path}
         self._unsynced_moves = [move for move in self._unsynced_moves if os.path.dirname(move[1]) != path]
+
+    def watch_file_system(self, path: str) -> CrashingFileSystem | None:
+        return CrashingFileSystem(self) if self.syncs_file_system else None
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
 
     def read_file(self, path: str) -> bytes:
         self.check_alive()
@@ -301,6 +359,10 @@ class CrashingDisk:
     def divide_descriptors(self, max_connections: int) -> int:
         return max_connections
 
+    def directories(self) -> list[str]:
+        """Return the paths of all directories, sorted, so that a parent comes before the directories in it."""
+        return sorted(self._directories)
+
     # --- methods for tests ---------------------------------------------------------------------------------------
 
     def paths(self, *suffixes: str) -> list[str]:
@@ -321,4 +383,5 @@ class CrashingDisk:
             del inode.data[self.random.randrange(len(inode.data)) :]
         else:
             inode.data[self.random.randrange(len(inode.data))] ^= 1 << self.random.randrange(8)
-        inode.synced = bytes(inode.data)
+        inode.changed = next(CHANGES)
+        inode.sync()

@@ -49,7 +49,7 @@ class Serving:
             replication.replicas,
             membership.elector.topics,
             replication.peers,
-            may_degrade=not membership.is_clustered,  # an embedded store serves only this broker
+            may_degrade=not membership.is_clustered,  # an embedded store belongs to this broker alone
         )
         self._settings = settings
         self._services = Services(

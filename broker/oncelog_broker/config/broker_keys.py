@@ -1,8 +1,8 @@
 """The broker's configuration keys that have an effect in oncelog. The names are Kafka's. The defaults are Kafka's, too,
 unless the documentation of a key says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by
 topics), `zookeeper_keys`, `leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys`,
-`streams_keys` and `http_keys`. Most of the defaults that differ from Kafka's are limits where Kafka has no limit, so
-that no client can exhaust memory or file descriptors.
+`streams_keys`, `transaction_keys` and `http_keys`. Most of the defaults that differ from Kafka's are limits where Kafka
+has no limit, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from oncelog_broker.config import (
     streams_keys,
     throttle_keys,
     topic_defaults,
+    transaction_keys,
     zookeeper_keys,
 )
 from oncelog_broker.config.declared import (
@@ -616,6 +617,7 @@ KEY_MODULES: Final = (
     group_keys,
     share_keys,
     streams_keys,
+    transaction_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

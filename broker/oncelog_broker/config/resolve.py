@@ -1,8 +1,8 @@
 """Resolves the effective value of a topic or broker key and its source, for logs of partitions and for DescribeConfigs.
 
-The value for a topic is the topic's override, otherwise the value of the first set broker key (`topic_keys`). The value
-of a broker key comes from the first source that has it: dynamic settings of this broker, dynamic settings of the
-cluster, startup settings, default (T23).
+The value for a topic is the topic's override, otherwise the value of the first of its broker keys that is set
+(`topic_keys`). The value of a broker key comes from the first source that has it: dynamic settings of this broker,
+dynamic settings of the cluster, startup settings, default (T23).
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
 
 
 def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
-    """Return the DescribeConfigs entries of Kafka's keys without effect here, for the dynamic settings of this broker
-    (`own`) and of all brokers.
+    """Return the DescribeConfigs entries of Kafka's keys without effect in oncelog, for the dynamic settings of this
+    broker (`own`) and of all brokers.
     """
     given: dict[str, list[ConfigSynonym]] = {}
     for settings, source in (
@@ -132,7 +132,7 @@ def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> li
             dynamic_keys()[name], synonyms[0].value, synonyms[0].source, tuple(synonyms), is_read_only=False
         )
         for name, synonyms in given.items()
-        if name in dynamic_keys()  # a broker of another release may know more keys
+        if name in dynamic_keys()  # skip keys that only other releases know
     ]
 
 

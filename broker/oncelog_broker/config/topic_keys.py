@@ -3,7 +3,7 @@
 A topic key gets its type and default from its broker keys. Of a topic key's broker keys, the first one that is set is
 effective; the last one always has a value, because it has a default. Keys without effect (`inert_topic_keys`) and lists
 of replicas (`throttle_keys`) have no broker keys. `log.retention.hours` and similar keys are converted to milliseconds.
-Source: Kafka's TopicConfig and its table of broker synonyms.
+This follows Kafka's TopicConfig and its table of broker synonyms.
 """
 
 from __future__ import annotations

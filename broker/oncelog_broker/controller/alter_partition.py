@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The proposal of the broker `sender` for one partition, with the epochs that this broker knows."""
+    """The proposal of the broker `sender` for one partition, with the epochs that the sender knows."""
 
     sender: int
     leader_epoch: int
@@ -65,8 +65,8 @@ class Proposal(NamedTuple):
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
-    """Check the sender of a proposal. Raises KafkaError STALE_BROKER_EPOCH if it is not registered with this broker
-    epoch.
+    """Check the sender of a proposal. Raises KafkaError STALE_BROKER_EPOCH if the broker is not registered with the
+    broker epoch `epoch`.
     """
     registered = view.live.get(broker)
     if registered is None or registered.epoch != epoch:
@@ -192,9 +192,9 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
-    """Each replica of the proposed ISR must be live. Its broker must not have registered again after the fetch by which
-    the leader judged the replica to be in sync. A broker that is about to stop must not join the ISR, because produce
-    requests with acks=all would wait for its replica (KIP-841).
+    """Check the replicas of a proposed ISR. Each replica must be live. Its broker must not have registered again after
+    the fetch by which the leader judged the replica to be in sync. A broker that is about to stop must not join the
+    ISR, because produce requests with acks=all would wait for its replica (KIP-841).
     """
     for member in isr:
         broker = view.live.get(member.broker)

@@ -6,8 +6,7 @@ an open log.
 background, while the controller does other work. The time that the controller waits for log ends is limited:
 
 - If a registered broker does not report its log end within ANSWER_SECONDS, its log counts as the least complete log. A
-broker that
-  hangs loses its session earlier than ANSWER_SECONDS.
+  broker that hangs loses its session earlier, and is then not registered any more.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
   records than the present replicas. A replica with an offline log may also have more records than the present replicas.
   The controller waits ABSENT_SECONDS for replicas that may have more records. After ABSENT_SECONDS the present replica
@@ -90,7 +89,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """The partitions for which this module has already logged an error, because their election waits."""
+        """The partitions whose election waits, and for which this module has already logged an error."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the log ends that elections of partitions without a leader still need."""

@@ -102,9 +102,9 @@ class ConfigController:
         self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
     ) -> None:
         """Change the settings of an entity, including its quotas. Deleting the last setting deletes the node, except
-        for a user: the empty node of a user shows the next start that it must not create this user again. If the nodes
-        of one IP address exist under several spellings, all these nodes get the same change. Otherwise a quota that was
-        removed under one spelling of the address would still apply under another spelling.
+        for a user: the empty node of a user tells a starting broker that it must not create this user again. If the
+        nodes of one IP address exist under several spellings, all these nodes get the same change. Otherwise a quota
+        that was removed under one spelling of the address would still apply under another spelling.
         """
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
@@ -171,8 +171,8 @@ def _parsed(node: ReadNode) -> dict[str, str]:
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:
-    """Write. If the store's reply is lost, `took_place` reads whether the write was done; if not, ConnectionLost is
-    raised.
+    """Write `operations` with one `multi`. If the store's reply is lost, `took_place` reads whether the write was done;
+    if it was not done, ConnectionLost is raised.
     """
     try:
         await store.multi(operations)

@@ -4,9 +4,10 @@ the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaState
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
-last records. A write of the state fails if a member of the ISR has registered again, so a broker that registered before
-the write, and not again since, is steady. A broker reports a possible loss of records at its registration. The broker
-counts as unsure for all states that are older than this registration, even if the broker registers again later.
+last records. A write of the state fails if a member of the ISR has registered again. So a broker that registered before
+the write, and has not registered again since, is steady. A broker reports a possible loss of records at its
+registration. The broker counts as unsure for all states that are older than this registration, even if the broker
+registers again later.
 
 Rules:
 
@@ -26,12 +27,11 @@ Rules:
   such an election, the brokers of the present replicas are asked for their log ends. Absent replicas and replicas with
   offline logs, inside or outside the ISR, may have more records. The election waits for such replicas until
   `waits_for_absent` is False. A replica of the ISR that has not returned at all may have all records, so the election
-  waits for this replica without a limit. While an election waits, the state is not written, because a write would make
-  the replicas in its ISR count as complete.
+  waits for this replica without a limit. While an election waits, the state is not written, because the replicas in the
+  ISR of a newly written state count as complete.
 - A broker that is about to stop (controlled shutdown) counts as absent, with two exceptions. First, a broker that is
-about to stop keeps
-  leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside
-  the ISR is elected, because the broker will return with all records.
+  about to stop keeps leading partitions that no other replica in sync can lead. Second, while that broker is
+  registered, no replica outside the ISR is elected, because the broker will return with all records.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """If all replicas of the ISR may have lost records: whether the election waits for absent replicas and for offline
-    logs.
+    """Whether the election waits for absent replicas and for offline logs, if all replicas of the ISR may have lost
+    records.
     """
 
     @property

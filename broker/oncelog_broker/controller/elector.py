@@ -121,8 +121,8 @@ class Elector:
                 logger.info(what, extra={"reason": error})
 
     def close(self) -> None:
-        """Stop following. The controller registration need not be deleted: the store deletes it when this broker's
-        session ends.
+        """Stop following the store's watches. The controller registration need not be deleted: the store deletes it
+        when this broker's session ends.
         """
         self._is_closed = True
         for unsubscribe in self._watches:

@@ -34,8 +34,8 @@ class KnownBroker(NamedTuple):
         return self.epoch != NOT_REGISTERED
 
     def is_steady_since(self, written: int) -> bool:
-        """Whether the broker has been registered without a break since a partition state was written. `written`: zxid
-        of the write of the state, which checked the incarnations of all members of the ISR."""
+        """Whether the broker has been registered without a break since a partition state was written. `written`: the
+        zxid of the write of this state. This write has checked the incarnations of all members of the ISR."""
         return NOT_REGISTERED != self.epoch <= written
 
     def is_unsure_of(self, written: int) -> bool:

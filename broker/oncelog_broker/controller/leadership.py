@@ -41,7 +41,7 @@ class Controllership:
 
     @property
     def fence(self) -> Check:
-        """The first operation of each `multi` of the controller. This operation fails with BadVersion at
+        """The first operation of each `multi` of the controller. This operation fails with BadVersion for the node
         CONTROLLER_EPOCH after another broker has become controller, however late the write arrives (KAFKA-6082)."""
         return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
 

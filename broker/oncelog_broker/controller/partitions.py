@@ -38,8 +38,8 @@ Altered = KnownState | KafkaError
 
 
 class PartitionController(Reconciler):
-    """Handles the requests about partitions during one term as controller. All methods raise Deposed, StoreUnavailable
-    and Unsettled (`Reconciler`).
+    """Handles the requests about partitions during one term as controller. All methods raise Deposed (`writer.py`),
+    StoreUnavailable and Unsettled (`reconciler.py`).
     """
 
     async def alter(
@@ -107,8 +107,8 @@ class PartitionController(Reconciler):
             self._noted(answers)
 
     async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
-        """Ask the replicas that would stay in sync whether their logs are open. The lock `_turn` (one change of the
-        view at a time) is not held while the brokers are asked.
+        """Ask the replicas that are in sync, and that the requested reassignments do not remove, whether their logs are
+        open. The lock `_turn` (one change of the view at a time) is not held while the brokers are asked.
         """
         assert self.questions is not None
         asked: list[Question] = []

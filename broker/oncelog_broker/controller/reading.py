@@ -131,7 +131,7 @@ async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[P
     state_paths = [paths.partition_state(*key) for key in keys]
     for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
         if not _take_over(store, view, key, path, found):
-            view.put_unreadable(key)  # keep the partition, because otherwise it would seem never to have had a leader
+            view.put_unreadable(key)  # without this mark, the partition would seem never to have had a leader
 
 
 def _take_over(

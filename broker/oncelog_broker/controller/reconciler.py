@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 20
-"""Maximum number of consecutive refused writes for the same partitions. Each refusal means that another node has
+"""Maximum number of consecutive refused writes for the same partitions. Each refusal means that a node of the store has
 changed since it was read."""
 
 
@@ -233,8 +233,11 @@ class Reconciler:
             wanted = await self._wanted(pending)
             for piece in in_pieces(wanted):
                 refused |= await self._write(piece, brokers)
-            # A reassignment may have waited for a change that was just written, such as a broker leaving an ISR.
-            pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
+            # A reassignment may have waited for a change that was just written, such as a broker leaving an ISR. If the
+            # last step of a reassignment was written while the partition had no leader, an election may follow.
+            pending = refused.union(
+                change.key for change in wanted if change.assignment is not None or self._is_reassigned(change.key)
+            )
         else:
             raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
         if self.undecided and self.questions is not None:

@@ -381,8 +381,8 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Assign replicas. Retries the assignment after reading the registrations again, if the first attempt failed for
-    lack of brokers: some brokers may have just registered.
+    """Assign replicas by calling `place`. If the call fails, read the registrations again and repeat the call once:
+    with too few brokers, some may have just registered.
     """
     try:
         return place(term.view)
@@ -399,8 +399,8 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """Return the operations that create the nodes of as many of these partitions, from the first on, as fit into a
-    write that already has `taken` bytes. The reconciler creates the nodes that do not fit afterwards.
+    """Return the operations that create the state nodes of the first partitions in `placed`: as many as fit into a
+    write that already has `taken` bytes. The reconciler later creates the nodes of the other partitions.
     """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}

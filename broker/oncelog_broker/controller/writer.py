@@ -4,8 +4,8 @@ registered again.
 
 The store refuses a piece (changes that are written together) if another broker is controller, a broker in an ISR has
 registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads the view again and
-decides again. If the first write takes effect late, it either fails because of outdated node versions, or it writes the
-same state as the second write.
+decides again. If the write with the unknown outcome takes effect late, it either fails because of outdated node
+versions, or it writes the same state as the write that was decided again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LONGEST_STATE: Final = 300
 
 
 class Deposed(Exception):
-    """Another broker has become controller."""
+    """Raised if a write was refused because another broker has become controller."""
 
 
 class Refused(Exception):
@@ -166,7 +166,8 @@ class StateWriter:
         return Set(paths.topic(name), data, view.topic_versions[name])
 
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
-        """Return the operations that create the parent nodes of these partitions' first states, parents first."""
+        """Return the operations that create the missing nodes above the state nodes of these partitions, parents
+        first."""
         ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
         found = await self._store.get_many(ordered) if ordered else []
         return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]

@@ -27,20 +27,21 @@ APPEND_ERRORS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Error code of an append to the log -> the error code that a client of the coordinator gets."""
+"""Error code with which an append to the log fails -> the error code that the coordinator's client gets."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Error codes for records that are too large. Each coordinator API replaces them by the error code in the field
-`too_large` of `Effects`.
+"""Error codes of appends whose records are too large. The coordinator's client gets the error code in the field
+`too_large` of `Effects` instead.
 """
 RECORD_OVERHEAD: Final = 32
-"""Maximum bytes of a coordinator's record without its key and value."""
+"""Maximum size in bytes of a coordinator's record, not counting its key and value."""
 
 
 def append_records(
     partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
 ) -> int:
     """Append one batch with the records of a step (one call of the state machine); returns the base offset of the
-    batch. Raises KafkaError with the error code of the coordinator's API; after an error nothing has been appended."""
+    batch. Raises KafkaError with an error code for the coordinator's client (see `APPEND_ERRORS`); after an error
+    nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     builder = RecordBatchBuilder(MAX_BATCH_SIZE)
     for key, value in encoded:

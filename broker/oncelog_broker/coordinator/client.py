@@ -1,4 +1,4 @@
-"""The client id and host of a requester, for requests that describe groups and transactions."""
+"""The client id and host of the sender of a request. Responses that describe groups and transactions contain them."""
 
 from __future__ import annotations
 

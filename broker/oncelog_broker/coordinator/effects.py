@@ -2,11 +2,11 @@
 (`coordinator/runtime.py`) carries out the actions in this order:
 
 1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the state
-   machine keeps its state, and the request that caused the step gets the error. The step in `if_not_logged` passes the
-   error to other requests that wait for this step. With `may_be_divided`, the records are appended and replayed in as
-   many batches as
-   necessary.
-2. Each record is replayed into the state machine: only a replay changes durable state.
+   machine keeps its state, and the request that caused the step gets the error. The function `if_not_logged`, if it is
+   set, runs as a further step, which replies with the error to other waiting requests. If `may_be_divided` is True and
+   one batch is too small, the records are appended and replayed as several batches.
+2. Each record is replayed, that is, applied to the state machine. Only the replay of a record changes durable state
+   (state that is in the log).
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
 5. When the records are committed (on all in-sync replicas), `replies` are sent. After the replies, the values in `ends`
@@ -47,10 +47,10 @@ class Encoded(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
-    `steps()` reads the machine's state when the generator begins. The generator's result is passed to `Machine.on_job`.
-    At most one job with a given name runs for a key. If a step requests a job whose name is already running for the
-    key, the job is not started again.
+    """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. `steps()`
+    returns a generator that does the work; it reads the machine's state when it begins. The result of the generator is
+    passed to `Machine.on_job` (`coordinator/shard.py`). At most one job with a given name runs for a key. If a step
+    requests a job whose name is already running for the key, the job is not started again.
     """
 
     key: str
@@ -95,8 +95,8 @@ class Effects:
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
         self.may_be_divided = False
-        """Whether the records are independent, so that after a crash or a failure some of the records may be logged and
-        others not.
+        """Whether the records may be appended as several batches. After a crash or a failed append, some of the batches
+        may be in the log without the others.
         """
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
         """The error code that the requested API uses for records that are too large for the log."""
@@ -105,8 +105,8 @@ class Effects:
         may refuse the request by raising a KafkaError.
         """
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
-        """The step (call of the state machine) that runs instead if the records cannot be appended. The argument of
-        this step is the error; this step must not log records.
+        """A step (call of the state machine) that runs only if the records cannot be appended. The argument of this
+        step is the error; this step must not log records.
         """
 
     def append(self, record: Any) -> None:

@@ -1,5 +1,5 @@
-"""The internal topics in which coordinators store their state. A topic is created at the first use of its coordinator,
-with Kafka's settings."""
+"""The internal topics in which coordinators store their state. A topic is created when a client first needs a
+coordinator that uses it, with the same settings as in Kafka."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ change survives the loss of the coordinator's broker.
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
-    """The specification of an internal topic; None if the topic is not internal, or if this broker does not run the
-    coordinator that uses the topic.
+    """Return the specification of an internal topic; None if the topic is not internal, or if this broker does not run
+    the coordinator that uses the topic.
 
     If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
     (S31). `may_degrade` is True for a cluster that will never have more brokers. If `may_degrade` is False, raises
-    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. If it did not wait, the first broker that
-    starts would create the topic with one replica, which would stay the only replica.
+    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. Without this wait, the first broker that starts
+    would create the topic with one replica, and the topic would keep a single replica.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -87,17 +87,17 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
 
 def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
-    """The topic settings for an internal topic with one replica that the broker found in its log directories instead of
-    creating it; {} for other topics. Without these topic settings, old records of the topic would be deleted by
-    retention time.
+    """Return the settings of the internal topic `name`; {} for other topics. A single broker needs them for an internal
+    topic whose log it has found in its log directories and whose settings it does not know. Without these settings,
+    retention would delete old records of the topic.
     """
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides
 
 
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
-    """Log a warning once if an internal topic has a cleanup.policy other than `compact`, because the state of its
-    coordinators is then deleted by age.
+    """Log an error once if the cleanup.policy of `__consumer_offsets` or `__transaction_state` includes `delete`:
+    retention then deletes the state of groups or transactional ids.
 
     `old`: the previous cluster image; None at the start of the broker. A topic that was just created is not checked,
     since its settings may arrive later.

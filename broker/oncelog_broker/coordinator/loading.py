@@ -2,10 +2,10 @@
 
 The log is read in chunks. Most records of an internal topic are soon replaced by later records with the same key: a
 group repeatedly commits offsets of the same partitions, and a transaction logs its key three times. To save time, a
-record is not decoded if the same chunk has a later record with the same key. A state machine whose records are only
-changes turns this optimization off (`Machine.records_replace_older`). Two kinds of records are always replayed, in the
-order of the log: records of transactions, which take effect only when their marker is read, and tombstones, which also
-delete pending offsets of transactions.
+record is not decoded if the same chunk has a later record with the same key. A state machine whose records contain only
+changes of older records turns this optimization off (`Machine.records_replace_older`, `coordinator/shard.py`). Two
+kinds of records are always replayed, in the order of the log: records of transactions, which take effect only when
+their marker is read, and tombstones, which also delete pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not on
-    all in-sync replicas yet are also replayed. Replies to clients wait until these records are committed. Stops early
-    if `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
-    ValueError if the log cannot be read or decoded."""
+    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not
+    committed yet (not on all in-sync replicas) are also replayed. Replies to clients wait until these records are
+    committed. Stops early if `is_current` returns False, because this broker no longer leads the partition. Raises
+    KafkaError, CorruptBatch or ValueError if the log cannot be read or decoded."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)

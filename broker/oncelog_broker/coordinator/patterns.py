@@ -3,10 +3,10 @@ clients send, with RE2, as in Kafka.
 
 RE2 takes time proportional to the pattern and the text. However, RE2 may compile a pattern of a few dozen characters to
 thousands of steps. RE2 may try all these steps for every character of a name. Matching an id of 32 KB with such a
-pattern takes about a second. Names are matched in a thread, where RE2 releases the interpreter lock, because a match
-may take that long. All requests share one thread, so that matching does not use up the threads of other work. Patterns
-are also compiled in this thread, not in the event loop. Compiling the first pattern loads RE2, which takes some
-milliseconds, and memory that most brokers never need.
+pattern takes about a second. Because one match may take that long, names are matched in a thread, where RE2 releases
+the interpreter lock. All requests share one thread, so that matching does not use up the threads of other work.
+Patterns are also compiled in this thread, not in the event loop. Compiling the first pattern loads RE2, which takes
+some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class IdPattern:
 
     @classmethod
     async def read(cls, text: str) -> IdPattern:
-        """Raises InvalidPattern."""
+        """Compile a pattern, in the thread for patterns. Raises InvalidPattern."""
         return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, id_pattern, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
-        """Returns those of `ids` that the pattern matches completely."""
+        """Return those of `ids` that the pattern matches completely."""
         found: list[str] = []
         done = 0
         while done < len(ids):
@@ -96,7 +96,7 @@ def id_pattern(text: str) -> Compiled:
 
 
 async def check_id_pattern(text: str) -> str | None:
-    """The error message for a pattern of ids; None if the pattern is valid."""
+    """Return the error message for a pattern of ids; None if the pattern is valid."""
     try:
         await IdPattern.read(text)
     except InvalidPattern as error:
@@ -105,7 +105,7 @@ async def check_id_pattern(text: str) -> str | None:
 
 
 async def check_topic_pattern(text: str) -> str | None:
-    """The error message for a pattern of a subscription; None if the pattern is valid."""
+    """Return the error message for a pattern of a subscription; None if the pattern is valid."""
     try:
         await asyncio.get_running_loop().run_in_executor(_THREAD, _topic_pattern, text)
     except InvalidPattern as error:
@@ -114,9 +114,9 @@ async def check_topic_pattern(text: str) -> str | None:
 
 
 def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
-    """The names that the pattern `text` of a subscription matches completely. The yielded jobs use RE2 in a thread.
-    Another broker may have accepted a pattern that RE2 rejects here; in that case a warning is logged and the result is
-    empty.
+    """Return the names that the pattern `text` of a subscription matches completely. The yielded jobs use RE2 in a
+    thread. Another broker may have accepted a pattern that RE2 rejects here; in that case a warning is logged and the
+    result is empty.
     """
     try:
         compiled: Compiled = yield partial(_topic_pattern, text)
@@ -131,7 +131,7 @@ def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
 
 
 def _topic_pattern(text: str) -> Compiled:
-    """Raises InvalidPattern."""
+    """Compile the pattern of a subscription. Raises InvalidPattern."""
     if len(text) > MAX_TOPIC_PATTERN_CHARS:
         raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_TOPIC_PATTERN_CHARS} are allowed")
     return _compiled(text, MAX_TOPIC_PROGRAM_SIZE)
@@ -142,7 +142,7 @@ def _matching(compiled: Compiled, names: Sequence[str]) -> list[str]:
 
 
 def _compiled(text: str, max_program_size: int = MAX_PROGRAM_SIZE) -> Compiled:
-    """Raises InvalidPattern."""
+    """Compile a pattern with RE2. Raises InvalidPattern if the pattern is not valid or too large."""
     import re2
 
     options = re2.Options()

@@ -9,13 +9,14 @@ same state.
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
-An unexpected exception of a step (call of a state machine) is logged once, with its key. The state of this key (group
-or transactional id) falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that wait for this
-key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and before the end
-of the replay, the state machine differs from its log, so it is dropped and loaded again.
+An unexpected exception of a step (call of a state machine) is logged once, with the key (group or transactional id) of
+the request. The state of this key falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that
+wait for this key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and
+before the end of the replay, the state machine differs from its log, so it is dropped and loaded again.
 
-Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
-append nothing has been replayed, and after a loss of leadership the state machine is dropped.
+Kafka's counterpart is CoordinatorRuntime. Kafka's runtime rolls a state machine back to a snapshot in memory; this
+runtime never rolls back. After a failed append nothing has been replayed, and after a loss of leadership the state
+machine is dropped.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ logger = logging.getLogger(__name__)
 COMMIT_SECONDS: Final = 5.0
 """Maximum seconds for which replies wait for the in-sync replicas."""
 TIMER_RETRY_SECONDS: Final = 1.0
-"""Seconds until an expired timer is handled again, if the records that its handler logs could not be appended."""
+"""If the handler of an expired timer could not append its records, the timer is handled again after this number of
+seconds.
+"""
 LOAD_RETRY_SECONDS: Final = 5.0
-"""Seconds until a log that could not be read to its end is read again."""
+"""If a log could not be read to its end, it is read again after this number of seconds."""
 REPLIES_PER_TURN: Final = 32
 """Maximum number of replies of one step (call of a state machine) that are sent in one iteration of the event loop."""
 
@@ -104,7 +107,7 @@ class CoordinatorRuntime(Generic[M]):
         self._woken_at = float("inf")
         self._is_firing = False
 
-    # --- loading and unloading of led partitions
+    # --- methods that load and unload the partitions that this broker leads -------------------------------------------
 
     def on_image(self, image: ClusterImage) -> None:
         """Load the partitions that this broker leads now, and unload the partitions that this broker no longer leads.
@@ -213,10 +216,10 @@ class CoordinatorRuntime(Generic[M]):
         for shard in list(self._shards.values()):
             self._unload(shard)
 
-    # --- requests
+    # --- methods that run requests on the state machines --------------------------------------------------------------
 
     def machines(self) -> Iterator[M]:
-        """The loaded state machines of this broker, for requests that do not name a key."""
+        """Return the loaded state machines of this broker, for requests that do not name a key."""
         return (shard.machine for shard in self._shards.values() if shard.is_loaded)
 
     @property
@@ -225,12 +228,12 @@ class CoordinatorRuntime(Generic[M]):
         return any(not shard.is_loaded and shard.failure is None for shard in self._shards.values())
 
     def partition_of(self, key: str) -> int | None:
-        """The index of the partition that stores `key`; None while the topic does not exist."""
+        """Return the index of the partition that stores `key`; None while the topic does not exist."""
         return partition_for(key, self._partitions) if self._partitions else None
 
     def leader_of(self, key: str) -> int:
-        """The id of the broker that leads the partition of `key`, according to the cluster image; NO_LEADER if no
-        leader is known.
+        """Return the id of the broker that leads the partition of `key`, according to the cluster image; NO_LEADER if
+        no leader is known.
         """
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
@@ -238,16 +241,17 @@ class CoordinatorRuntime(Generic[M]):
         return self._image_topic.partitions[index].leader
 
     def leader_epoch_of(self, key: str) -> int:
-        """The leader epoch of the partition of `key`, according to the cluster image; -1 if the partition is not
-        known."""
+        """Return the leader epoch of the partition of `key`, according to the cluster image; -1 if the partition is not
+        known.
+        """
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return -1
         return self._image_topic.partitions[index].leader_epoch
 
     def shard(self, key: str) -> Shard[M]:
-        """The loaded shard (partition with its state machine) that stores `key`. Raises KafkaError NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS.
+        """Return the loaded shard (partition with its state machine) that stores `key`. Raises KafkaError
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         index = self.partition_of(key)
         shard = None if index is None else self._shards.get(index)
@@ -307,8 +311,8 @@ class CoordinatorRuntime(Generic[M]):
     def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
         """Run an operation for `key` and carry out its effects (records, timers); returns the number of logged records.
 
-        Raises KafkaError if the records could not be logged or the operation refuses; StepFailed after an unexpected
-        exception.
+        Raises KafkaError if the records could not be logged, or if the operation refuses the request by raising a
+        KafkaError. Raises StepFailed if the operation raised an unexpected exception.
         """
         try:
             effects = operation(shard.machine)
@@ -333,15 +337,16 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, None, self._unthought_of(shard, None, error), reload=True)
 
     def loaded_shard(self, index: int) -> Shard[M] | None:
-        """The shard (state machine with its log) of a partition that this broker leads and has loaded; None for any
-        other partition.
+        """Return the shard (state machine with its log) of a partition that this broker leads and has loaded; None for
+        any other partition.
         """
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
 
     def all_shards(self) -> list[Shard[M]]:
-        """A list of all present shards (partitions with their state machines), including shards that are loading or
-        failed. The list is also returned while another broker may be the coordinator.
+        """Return a list of all shards (partitions with their state machines) of this broker, including shards that are
+        loading or failed. Unlike the list of `loaded_shards`, this list is complete even while another broker may be
+        the coordinator.
         """
         return list(self._shards.values())
 
@@ -352,8 +357,9 @@ class CoordinatorRuntime(Generic[M]):
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
-        """A list of the present loaded shards (partitions with their state machines), for background work that takes
-        several iterations of the event loop. The list is empty while another broker may be the coordinator."""
+        """Return a list of the present loaded shards (partitions with their state machines), for background work that
+        takes several iterations of the event loop. The list is empty while another broker may be the coordinator.
+        """
         if not self._may_lead():
             return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
@@ -364,7 +370,7 @@ class CoordinatorRuntime(Generic[M]):
         """
         return self._shards.get(shard.index) is shard
 
-    # --- failures
+    # --- methods for exceptions of state machines ---------------------------------------------------------------------
 
     def _unthought_of(self, shard: Shard[M], key: str | None, error: Exception) -> StepFailed:
         """Log an unexpected exception of a state machine once, and return the error for the clients."""
@@ -390,14 +396,14 @@ class CoordinatorRuntime(Generic[M]):
             self._unload(shard)
             self._begin(Shard(shard.index, shard.partition, self._make_machine(shard.index)))
 
-    # --- effects
+    # --- methods that carry out effects -------------------------------------------------------------------------------
 
     def _carry_out(self, shard: Shard[M], effects: Effects) -> None:
         """Carry out the effects of a step (call of the state machine), in the order that the module `effects`
         describes.
 
-        Raises KafkaError if the records could not be appended; in that case only the step in `if_not_logged` has been
-        run.
+        Raises KafkaError if the records could not be appended; in that case none of the effects happens except the step
+        in `Effects.if_not_logged`.
         """
         if effects.records:
             try:
@@ -436,9 +442,9 @@ class CoordinatorRuntime(Generic[M]):
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
     def _send(self, replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
-        """Send the replies, or an error instead if `code` is the error with which waiting for the commit ended. Each
-        reply is encoded and written in the next iteration of the event loop, so many replies are spread over several
-        iterations (S87)."""
+        """Send the replies of a step. `code` is the result of waiting for the commit: if it is an error, each waiting
+        request gets this error instead of its reply. Each reply is encoded and written in the next iteration of the
+        event loop, so many replies are spread over several iterations (S87)."""
         error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
         for waiter, response in replies[:REPLIES_PER_TURN]:
             waiter.answer(response if error is None else error)
@@ -482,7 +488,7 @@ class CoordinatorRuntime(Generic[M]):
                 raise _Diverged from error
             start += size
 
-    # --- jobs
+    # --- methods that run jobs ----------------------------------------------------------------------------------------
 
     def _begin_job(self, shard: Shard[M], job: Job) -> None:
         """Run a job (long background work) in slices, unless a job with the same name is running for the same key."""
@@ -511,7 +517,7 @@ class CoordinatorRuntime(Generic[M]):
         finally:
             shard.jobs.discard((job.key, job.name))
 
-    # --- timers
+    # --- methods that run due timers ----------------------------------------------------------------------------------
 
     def _wake_in_time(self, shard: Shard[M]) -> None:
         due = shard.timers.next_due()
@@ -527,8 +533,8 @@ class CoordinatorRuntime(Generic[M]):
             self.fire_timers()
 
     def fire_timers(self) -> None:
-        """Run the due timers in slices, because all sessions of a partition start together when the partition is loaded
-        (S87)."""
+        """Run the due timers in slices. Many timers may be due at once, because the session timers of all groups of a
+        partition start when the partition is loaded (S87)."""
         if self._is_firing:
             return  # `_fire_due` checks afterwards for timers that became due meanwhile
         if not self._may_lead():

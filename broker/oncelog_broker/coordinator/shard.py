@@ -24,7 +24,7 @@ class Machine(Protocol):
         """Whether a record replaces all older records with the same key, so that loading may skip the older records."""
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes (key and value) of a record of this state machine."""
+        """Return the bytes (key and value) of a record of this state machine."""
 
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
         """Decode a record of the log; returns None for a kind of record that this version does not know. Raises
@@ -39,8 +39,8 @@ class Machine(Protocol):
 
     def on_loaded(self) -> Iterator[Effects]:
         """Yield the effects that start the timers, after the entire log was replayed. The effects are yielded one by
-        one, and other requests may be served in between. State that a request has changed or removed in between is
-        skipped.
+        one, and other requests may be served in between. No effects are yielded for state that a request has changed or
+        removed in between.
         """
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
@@ -49,7 +49,7 @@ class Machine(Protocol):
         """Handle the result of a job for `key` (`Effects.jobs`)."""
 
     def key_of(self, timer: TimerKey) -> str:
-        """The key that a timer belongs to: the group id or transactional id."""
+        """Return the key that a timer belongs to: the group id or transactional id."""
 
     def on_failed(self, key: str) -> Effects:
         """Called after the handling of a request for `key` raised an exception: drop the changes of `key` that were not
@@ -85,7 +85,7 @@ class Waiter(Generic[R]):
             self._future.set_result(reply)
 
     def outcome(self) -> Answer[R]:
-        """The reply, or a future of the reply if the reply is not set yet. Call this method only once."""
+        """Return the reply, or a future of the reply if the reply is not set yet. Call this method only once."""
         if self._reply:
             return self._reply[0]
         self._future = asyncio.get_running_loop().create_future()
@@ -125,7 +125,7 @@ class Shard(Generic[M]):
             self._waiting.pop(key, None)
 
     def waiting(self, key: str) -> Collection[Waiter[Any]]:
-        """The requests that wait for a reply from a later request or timer for `key`."""
+        """Return the requests that wait for a reply from a later request or timer for `key`."""
         return tuple(self._waiting.get(key, ()))
 
     def all_waiting(self) -> Collection[Waiter[Any]]:

@@ -48,7 +48,7 @@ class TimerQueue(Generic[K]):
             self._drop_dead_entries()
 
     def next_due(self) -> float | None:
-        """The earliest deadline of all timers; None if no timer is set."""
+        """Return the earliest deadline of all timers; None if no timer is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 

@@ -107,14 +107,14 @@ def _split(names: str | None) -> tuple[Path, ...]:
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
-    """Print one file. Dump one file; returns True if the file has no fault. Raises OSError if the file cannot be read
-    or printed.
+    """Print the rows of one file; returns True if the file has no fault. Raises OSError if the file cannot be read or
+    printed.
     """
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
-    write = sys.stdout.write  # click.echo flushes each line, which would take most of the time of a large dump
-    shown = visible if sys.stdout.isatty() else str  # through a pipe, the output has exactly the text of Kafka's tool
+    write = sys.stdout.write  # not click.echo, which flushes each line.
+    shown = visible if sys.stdout.isatty() else str  # A pipe gets exactly the text of Kafka's tool.
     is_sound = True
     if not is_json:
         write(f"Dumping {path}\n")

@@ -1,5 +1,6 @@
-"""Dumps producer snapshots and transaction indexes, with a row for each entry. Source: Kafka's DumpLogSegments
-(S57)."""
+"""Dumps producer snapshots and transaction indexes, with a row for each entry, as Kafka's DumpLogSegments does
+(S57).
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class StartupOptions:
                 # Close the fail control first, which resumes a paused broker, because a paused broker could not react
                 # to `stop`.
                 self.end()
-                with suppress(RuntimeError):  # the loop is closed: the broker has already stopped
+                with suppress(RuntimeError):  # raised if the broker has stopped and closed its loop
                     loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)

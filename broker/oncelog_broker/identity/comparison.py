@@ -123,7 +123,7 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # no broker has registered, or only a broker of an earlier release, which writes no nonce
+        return Age.UNKNOWN  # no broker has registered, or one of a release that writes no nonce
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
@@ -140,8 +140,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """Return the entry about this directory in the lists of lost directories that the notes of current directories
-    have; None if there is no entry.
+    """The notes of current directories list lost directories. Return the entry about this directory; None if no note
+    lists it.
     """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
@@ -153,8 +153,8 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """Return the data from which this start founds the cluster, and whether the cluster is an earlier cluster, with
-    other members, that is founded again.
+    """Return the source of the metadata with which this start founds the cluster, and whether this start founds an
+    earlier cluster again that had other members.
     """
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
@@ -481,7 +481,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        # two empty stores differ only in their path or address
+        # only the path or address distinguishes two empty stores
         f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )

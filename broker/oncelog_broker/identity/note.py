@@ -93,9 +93,9 @@ class DirectoryNote:
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """Flag that is set before the broker registers in a store that does not know its logs. The flag is reset after the
-    logs have been examined. While this field is set, logs that the store assigns to other brokers are renamed as stray,
-    not deleted.
+    """Flag that is set before the broker registers in a store that does not know the broker's logs. The flag is reset
+    after the logs have been examined. While this field is set, logs that the store assigns to other brokers are renamed
+    as stray, not deleted.
     """
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that

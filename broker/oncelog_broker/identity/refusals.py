@@ -39,7 +39,7 @@ class Refusal(NamedTuple):
 
     kind: Kind
     difference: str
-    """The difference, and its possible causes."""
+    """Describes the difference and its possible causes."""
     remedy: str
     """The recommended action if the difference is a mistake."""
     consequence: str

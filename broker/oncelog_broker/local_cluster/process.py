@@ -53,7 +53,7 @@ kept, because Popen warns if a running child is garbage-collected, and these chi
 
 @atexit.register
 def _let_children_live() -> None:
-    """Set the return codes of all running children, so that Popen does not warn at exit."""
+    """Give all running children a return code, because Popen warns at exit about a child without one."""
     for child in _children.values():
         child.returncode = 0
 
@@ -158,7 +158,7 @@ class LocalProcess:
                 if handle is None:
                     time.sleep(min(left, POLL_SECONDS))
                 else:
-                    ends = select.poll()  # poll(), since select() has no descriptors above 1023
+                    ends = select.poll()  # not select(), which refuses descriptors above 1023
                     ends.register(handle, select.POLLIN)
                     ends.poll(math.ceil(left * 1000))
         return not self.is_running
@@ -174,7 +174,7 @@ class LocalProcess:
                 else:
                     signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
-                pass  # no signal was sent, because the process ended after the check
+                pass  # the process has ended since the check
 
 
 @contextmanager
@@ -196,7 +196,8 @@ def started_at(pid: int) -> str | None:
     """Return the start time of the process with this pid; None if there is no such process, or if the process has
     ended.
 
-    psutil's `create_time` is not used, because it changes with the wall clock, while Linux counts from the boot.
+    psutil's `create_time` is not used, because it changes with the wall clock; the start time in /proc is counted from
+    the boot and does not change.
     """
     if HAS_PROC:
         fields = _stat(pid)

@@ -7,7 +7,7 @@ completely.
 
 The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores a corrupt offset
 checkpoint; `data_directory.py` lists the consequences. `recovery` rebuilds a corrupt leader epoch checkpoint from the
-batches. Source: Kafka's CheckpointFile, OffsetCheckpointFile.
+batches. Kafka's counterparts are CheckpointFile and OffsetCheckpointFile.
 """
 
 from __future__ import annotations

@@ -98,6 +98,11 @@ class LogConfig:
         return self.flush_messages == 1
 
     @property
+    def limits_unflushed(self) -> bool:
+        """Whether the settings require a flush after a number of records, or after a time."""
+        return self.flush_messages < LONG_MAX or self.flush_ms < LONG_MAX
+
+    @property
     def is_compacted(self) -> bool:
         return COMPACT in self.cleanup_policy
 

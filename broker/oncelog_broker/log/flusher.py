@@ -87,7 +87,7 @@ class LogFlusher:
         after a power cut. Any thread may read this property.
         """
         state = self._state
-        first = self._local.first.base_offset  # read it first: another thread may delete segments
+        first = self._local.first.base_offset  # read before the other fields: another thread may delete segments
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
@@ -132,7 +132,7 @@ class LogFlusher:
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # no flush during a truncation: a worker thread changes the files, so the log end is unknown
+            return None  # a worker thread is truncating the log, so its end is unknown
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
@@ -148,7 +148,7 @@ class LogFlusher:
             raise state.fail_unless_refused("write the indexes of", error) from error
         try:
             logs, indexes = local.files_to_sync(state.recovery_point, end)
-            indexes += producers.aborted.files_to_sync(end) + self._content.epochs.files_to_sync()
+            indexes += producers.aborted.paths_to_sync(end) + self._content.epochs.paths_to_sync()
             directory = state.directory if is_dirty else None
             generation = self._content.generation
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, generation)
@@ -163,10 +163,10 @@ class LogFlusher:
         """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync. Raises
         KAFKA_STORAGE_ERROR.
 
-        During a truncation, recovery point and segments remain unchanged until the next flush: the recovery point was
-        lowered for the truncation, and must not be above the log's end afterwards. A log that went offline during the
-        sync is not changed: reopening such a log keeps only the records that were known to be synced while it was
-        online.
+        During a truncation, this method changes neither the recovery point nor the segments, and leaves these changes
+        to the next flush. The truncation has lowered the recovery point, which must not be above the new log end. A log
+        that went offline during the sync is not changed: reopening such a log keeps only the records that were known to
+        be synced while it was online.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()

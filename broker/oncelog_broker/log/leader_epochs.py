@@ -3,9 +3,9 @@
 A follower uses these offsets to find where its log diverges from the leader's (KIP-101, KIP-279). The file is rewritten
 at each change of leader epoch, before the first record of the new epoch is appended. The file is synced together with
 the records, before the recovery point moves. If a power cut removes entries, recovery rebuilds them from the batches
-above the recovery point, or from all batches if the file is damaged. Source: Kafka's LeaderEpochFileCache. Kafka syncs
-the file at each change; this broker does not, because the sync would block the event loop twice for each partition that
-gets a leader.
+above the recovery point, or from all batches if the file is damaged. Kafka's counterpart is LeaderEpochFileCache. Kafka
+syncs the file at each change; this broker does not, because the sync would block the event loop twice for each
+partition that gets a leader.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.checkpoints import format_checkpoint, parse_checkpoint
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -61,9 +61,8 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch and its start offset
-        are both below those of the new entry. If this method raises, the
-        entries are unchanged.
+        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch is below `epoch` and
+        its start offset is below `start_offset`. If this method raises, the entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """
@@ -123,11 +122,9 @@ class LeaderEpochs:
         self._disk.replace_file(self._path, format_checkpoint(self._entries))
         self.is_unsynced = False
 
-    def files_to_sync(self) -> list[File]:
-        """Return the leader epoch file, opened for the caller to sync and close; an empty list if nothing is
-        unsynced.
-        """
-        return [self._disk.open_briefly(self._path)] if self.is_unsynced else []
+    def paths_to_sync(self) -> list[str]:
+        """Return the path of the leader epoch file, for the caller to sync; an empty list if nothing is unsynced."""
+        return [self._path] if self.is_unsynced else []
 
     def _write(self) -> None:
         self._disk.replace_file(self._path, format_checkpoint(self._entries), is_durable=False)

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 
+from oncelog_broker.log.closed_log import MAX_PRODUCERS, MAX_SEGMENTS, ClosedLog, ClosedSegment
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.new_directory import NewDirectory
@@ -80,6 +81,33 @@ class LogContent:
         return content
 
     @classmethod
+    def reopen(
+        cls, disk: Disk, directory: str, *, name: str, config: LogConfig, clock: Clock, closed: ClosedLog
+    ) -> LogContent:
+        """Create the content of a cleanly closed log without reading its files."""
+        loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
+        local = LocalLog(loader, loader.reopen(closed), name=name, config=config, clock=clock)
+        epochs = LeaderEpochs(disk, os.path.join(directory, LEADER_EPOCH_FILE), list(closed.epochs))
+        producers = LogProducers(disk, directory, config)
+        producers.reopen_at(closed.log_end_offset, closed.producers)
+        return cls(local, epochs, producers)
+
+    def closed_log(self, log_start_offset: int) -> ClosedLog | None:
+        """Return the state of the closed log; None if the state is too large, or contains aborted transactions, whose
+        index files must be read.
+        """
+        segments, producers = self.local.segments, self.producers.state
+        if self.producers.aborted or len(segments) > MAX_SEGMENTS or len(producers) > MAX_PRODUCERS:
+            return None
+        return ClosedLog(
+            log_start_offset,
+            self.local.log_end_offset,
+            tuple(ClosedSegment(each.base_offset, each.size, each.is_made) for each in segments),
+            self.epochs.entries,
+            tuple(producers.image()),
+        )
+
+    @classmethod
     def _make(
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
@@ -95,8 +123,9 @@ class LogContent:
         """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
         # Compaction removes only records of committed or aborted transactions, so no transaction that began in the
-        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used, which
-        # may list a transaction as open whose marker compaction has removed.
+        # compacted part is open. If the newest producer snapshot is damaged, however, an older snapshot is used. The
+        # older snapshot may list a transaction as open although the marker of the transaction was removed by
+        # compaction.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # If an earlier startup was killed while it emptied the log (with the code below), it has left a producer
         # snapshot at the log start.

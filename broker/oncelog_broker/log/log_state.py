@@ -17,6 +17,7 @@ import os
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.periodic_work import PeriodicWork
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import is_out_of_space
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
@@ -30,7 +31,7 @@ CLOSED: Final = "closed"
 """The `LogState.offline_reason` of a log that was closed without an error."""
 MOVING: Final = "moving to another data directory"
 """The `LogState.offline_reason` of a log that is paused for some milliseconds while its copy in another data directory
-replaces it. Such a log does not count as offline. Calls on a paused log raise NOT_LEADER_OR_FOLLOWER, so that clients
+replaces it. A paused log does not count as offline. Calls on a paused log raise NOT_LEADER_OR_FOLLOWER, so that clients
 retry.
 """
 
@@ -49,6 +50,7 @@ class LogState:
         "log_start_offset",
         "offline_reason",
         "partition",
+        "periodic_work",
         "recovery_point",
         "refused_append_at",
         "synced_offset",
@@ -98,6 +100,8 @@ class LogState:
         """The log end offset when the system last refused an append that had changed nothing; NOT_REFUSED if no append
         was refused.
         """
+        self.periodic_work: PeriodicWork | None = None
+        """The register of the broker's logs with periodic work; None until a `LogManager` has adopted the log."""
         self._synced_first_offset = 0
         """The base offset that the first segment had when the directory was last synced."""
 
@@ -110,6 +114,18 @@ class LogState:
     def may_be_changed(self) -> bool:
         """Whether background maintenance may change the log: the log is online, and no truncation is running."""
         return self.offline_reason is None and not self.is_truncating
+
+    # --- periodic work ---------------------------------------------------------------------------------------------
+
+    def note_flush_due(self) -> None:
+        """Record that the next periodic flush must check the log. Any thread may call this method."""
+        if self.periodic_work is not None:
+            self.periodic_work.to_flush.add((self.topic, self.partition))
+
+    def note_files_to_free(self) -> None:
+        """Record that the log has files of deleted segments."""
+        if self.periodic_work is not None:
+            self.periodic_work.to_free.add((self.topic, self.partition))
 
     # --- the log start after a power cut: what is known, and how it becomes known -------------------------------------
 
@@ -154,6 +170,8 @@ class LogState:
         raise."""
         self.offline_reason = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self.offline_reason)
+        if self.periodic_work is not None:
+            self.periodic_work.failed.add((self.topic, self.partition))
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:

@@ -2,8 +2,8 @@
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
 for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
-before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
-seconds after the first record.) A log that stays empty has no records to lose.
+before the first checkpoint with an offset of the log. (The first checkpoint is often the checkpoint of the high
+watermarks, some seconds after the first record.) A log that stays empty has no records to lose.
 
 If the process is killed, no data is lost, but the next process does not know whether the directory was synced. After a
 power
@@ -16,7 +16,7 @@ fsync would not report the lost data. An exception is a sync that failed for lac
 about the disk, so it is retried. One sync of the data directory makes the names of many logs durable. The kernel
 reports a failure only once, so the failure is stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 
@@ -25,12 +25,12 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
-from oncelog_broker.runtime.disk import Disk, is_out_of_space
+from oncelog_broker.runtime.disk import Disk, is_out_of_space, sync_path
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +116,11 @@ class NewDirectory:
         """Whether an fsync of the directory failed; a failed fsync is not retried."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
+    @property
+    def may_be_synced(self) -> bool:
+        """Whether no fsync of the directory, or of its name, has failed since the directory was created."""
+        return self.failure is None and self.names.failures == self._failures_before
+
     def sync(self) -> None:
         """Sync the first files, the directory, and the directory's name. Raises OSError."""
         sync_together([self])
@@ -139,11 +144,7 @@ class NewDirectory:
     def _sync_content(self) -> None:
         with suppress(FileNotFoundError):  # the directory was deleted, so it needs no sync
             for name in self._files:
-                file = self._disk.open_briefly(os.path.join(self.path, name))
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+                sync_path(self._disk, os.path.join(self.path, name))
             self._disk.sync_directory(self.path)
 
     def fail(self, error: OSError) -> None:
@@ -163,13 +164,18 @@ class NewDirectory:
         self.is_synced = self.failure is None
 
 
-def sync_together(directories: Collection[NewDirectory]) -> None:
+def sync_together(
+    directories: Collection[NewDirectory], run_syncs: Callable[[Sequence[Callable[[], None]]], None] | None = None
+) -> None:
     """Sync several new directories, and sync each of their data directories only once. Errors are stored in the field
-    `failure` of each new directory.
+    `failure` of each new directory. `run_syncs` runs the syncs of the contents, by default one after another.
     """
     unsynced = [directory for directory in directories if not directory.is_synced]
-    for directory in unsynced:
-        directory.sync_content()
+    if run_syncs is not None:
+        run_syncs([directory.sync_content for directory in unsynced])
+    else:
+        for directory in unsynced:
+            directory.sync_content()
     by_home = defaultdict(list)
     for directory in unsynced:
         if directory.failure is None:

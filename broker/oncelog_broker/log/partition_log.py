@@ -21,6 +21,7 @@ import os
 from itertools import takewhile
 from typing import Final
 
+from oncelog_broker.log.closed_log import ClosedLog
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flusher import LogFlusher
 from oncelog_broker.log.header_fields import (
@@ -37,6 +38,7 @@ from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, c
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
+from oncelog_broker.log.pending_flush import PendingFlush
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
@@ -106,6 +108,8 @@ class PartitionLog:
         self.producers = content.producers
         self.producer_state = content.producers.state
         self.leader_epochs = content.epochs
+        content.producers.on_snapshot = state.note_flush_due
+        content.local.on_marked = state.note_files_to_free
         self._content = content
         self.local = content.local
         """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
@@ -116,7 +120,7 @@ class PartitionLog:
         """The result of `_fingerprint` (offsets and generation of the log) at the end of `open`; None if the log was
         not closed cleanly before, or if its producer state is not on the disk.
         """
-        self.update_config(state.config)
+        self._adopt_config(state.config)
 
     @classmethod
     def open(
@@ -173,6 +177,47 @@ class PartitionLog:
         if clean_shutdown and log.producers.is_saved(end):
             log._untouched = log._fingerprint()
         return log
+
+    @classmethod
+    def reopen(
+        cls,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        clock: Clock,
+        closed: ClosedLog,
+        cleaner_checkpoint: int | None = None,
+    ) -> PartitionLog:
+        """Open a log that was closed cleanly and whose files have not changed since, without reading them. The indexes
+        of the active segment are read at the first append.
+        """
+        end = closed.log_end_offset
+        content = LogContent.reopen(
+            disk, directory, name=f"{topic}-{partition}", config=config, clock=clock, closed=closed
+        )
+        state = LogState(
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            config=config,
+            recovery_point=end,
+            log_start_offset=closed.log_start_offset,
+            cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
+        )
+        log = cls(content, state, disk=disk, clock=clock)
+        log._untouched = log._fingerprint()
+        return log
+
+    def closed_log(self) -> ClosedLog | None:
+        """Return the state from which `reopen` can open this log; None if the log is not cleanly closed, or if its
+        files must be looked at when it is opened again.
+        """
+        if not self.is_cleanly_closed or self.local.has_marked or not self.producers.is_saved(self.log_end_offset):
+            return None
+        return self._content.closed_log(self.log_start_offset)
 
     def __repr__(self) -> str:
         reason = self.state.offline_reason
@@ -259,31 +304,62 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Apply changed settings, from the next call on."""
+        if config is self.state.config:
+            return
         self.state.config = config
-        self._append_limits = ValidationLimits.of(config)
-        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
+        if config.limits_unflushed:
+            self.state.note_flush_due()
+        self._adopt_config(config)
         self.local.update_config(config)
         self.producer_state.update_config(config)
 
+    def _adopt_config(self, config: LogConfig) -> None:
+        self._append_limits = ValidationLimits.of(config)
+        self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
+
     def close(self) -> None:
         """Flush the log, write all indexes, and close the files. For an offline log, this method only closes the files.
-        Raises
-        KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        try:
+            flush = self.begin_close()
+        except BaseException:
+            self.local.close()
+            raise
+        failure: OSError | None = None
+        if flush is not None:
+            try:
+                flush.sync()
+            except OSError as error:
+                failure = error
+        self.finish_close(flush, failure)
+
+    def begin_close(self) -> PendingFlush | None:
+        """Write all indexes and take a snapshot of the producers; returns the flush that the caller must sync before it
+        calls `finish_close`, or None if nothing must be synced. Raises KAFKA_STORAGE_ERROR.
 
         If the log has not changed since it was opened, no file is written, so that a broker with very many logs stops
         quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
-        state = self.state
+        self.flusher.note_failed_flush()
+        if not self.state.may_be_changed or self._fingerprint() == self._untouched:
+            return None
+        self.local.complete_indexes()
+        self.producers.take_snapshot(self.local.log_end_offset)
+        self.local.directory_dirty = True
+        return self.flusher.prepare_flush()
+
+    def finish_close(self, flush: PendingFlush | None, failure: OSError | None = None) -> None:
+        """Finish `begin_close` after `flush` was synced, or after its sync has raised `failure`; closes the files.
+        Raises KAFKA_STORAGE_ERROR.
+        """
         try:
-            self.flusher.note_failed_flush()
-            if state.may_be_changed and self._fingerprint() == self._untouched:
-                state.offline_reason = CLOSED
-            if state.may_be_changed:
-                self.local.active.index_max_timestamp()
-                self.producers.take_snapshot(self.local.log_end_offset)
-                self.local.directory_dirty = True
-                self.flusher.flush()
-                state.offline_reason = CLOSED
+            if failure is not None:
+                raise self.flusher.flush_failed(failure) from failure
+            if flush is not None:
+                self.flusher.finish_flush(flush)
+            if self.state.may_be_changed:
+                self.state.offline_reason = CLOSED
         finally:
             self.local.close()
 

@@ -19,7 +19,7 @@ from threading import Lock
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
 from oncelog_broker.log.segments.segment import Segment
-from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
+from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space, sync_path
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,6 @@ class PendingFlush:
     __slots__ = (
         "_directory",
         "_disk",
-        "_indexes",
         "_logs",
         "_of_this_log",
         "_snapshots",
@@ -48,7 +47,7 @@ class PendingFlush:
         disk: Disk,
         directory: str | None,
         logs: list[File],
-        indexes: list[File],
+        index_paths: list[str],
         snapshots: list[PendingSnapshot],
         up_to: int,
         generation: int,
@@ -57,11 +56,12 @@ class PendingFlush:
         self._disk = disk
         self._directory = directory
         self._logs = logs
-        self._indexes = indexes
-        """The index files were opened for this flush, so the flush also closes them."""
         self._snapshots = snapshots
         self._of_this_log = of_this_log
-        self.index_paths = [file.path for file in indexes]
+        self.index_paths = index_paths
+        """The files other than log files to sync, which are opened only for the sync, so that prepared flushes of very
+        many logs need no file descriptors.
+        """
         self.up_to = up_to
         """After `sync`, every record below this offset is durable."""
         self.generation = generation
@@ -92,10 +92,39 @@ class PendingFlush:
             except OSError as error:
                 self._of_this_log.failure = self._of_this_log.failure or error
                 raise
-            finally:
-                for file in self._indexes:
-                    file.close()
-                self._indexes = []
+
+    # --- a sync together with many other logs (`directories/log_closing.py`) ----------------------------------------
+
+    @property
+    def may_be_synced_with_others(self) -> bool:
+        """Whether a sync of the entire file system may take the place of `sync`. If a sync of the log, of its directory
+        or of the directory's name has failed before, only `sync` reports that failure.
+        """
+        flushes, new = self._of_this_log, self.new_directory
+        return not flushes.is_moved and flushes.failure is None and (new is None or new.may_be_synced)
+
+    def write_windows(self) -> None:
+        """Write the windows of the snapshots without syncing them, before the first sync of the file system. Raises
+        OSError.
+        """
+        for snapshot in self._snapshots:
+            snapshot.write_window(is_durable=False)
+
+    def write_snapshots(self) -> None:
+        """Write the snapshots without syncing them. The file system was synced, and must be synced again, because a
+        snapshot must not reach the disk before the records that it describes. Raises OSError.
+        """
+        for snapshot in self._snapshots:
+            snapshot.write_snapshot(is_durable=False)
+
+    def note_synced_with_others(self) -> None:
+        """Record that everything was synced by syncs of the entire file system."""
+        if self.new_directory is not None:
+            self.new_directory.is_synced = True
+        for snapshot in self._snapshots:
+            snapshot.is_written = True
+
+    # --- the sync of one log ----------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
         if self.new_directory is not None:
@@ -103,8 +132,9 @@ class PendingFlush:
         for file in self._logs:
             with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
                 file.sync()
-        for file in self._indexes:
-            file.sync()
+        for path in self.index_paths:
+            with suppress(FileNotFoundError):  # the segment of this index was deleted meanwhile
+                sync_path(self._disk, path)
         for snapshot in self._snapshots:  # snapshots are written after the records that they describe
             try:
                 snapshot.write()
@@ -146,18 +176,14 @@ class FlushesUnderWay:
         disk: Disk,
         directory: str | None,
         logs: list[File],
-        indexes: list[File],
+        index_paths: list[str],
         snapshots: list[PendingSnapshot],
         up_to: int,
         generation: int,
     ) -> PendingFlush:
-        """Prepare a flush of all unsynced data, including the files that unfinished flushes must sync. Raises
-        OSError."""
-        unsynced = {path for flush in self._flushes for path in flush.index_paths}
-        for path in unsynced.difference([file.path for file in indexes]):
-            with suppress(FileNotFoundError):  # skip the file, because its segment was deleted meanwhile
-                indexes.append(disk.open_briefly(path))
-        flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self)
+        """Prepare a flush of all unsynced data, including the files that unfinished flushes must sync."""
+        unsynced = dict.fromkeys((*index_paths, *(path for flush in self._flushes for path in flush.index_paths)))
+        flush = PendingFlush(disk, directory, logs, list(unsynced), snapshots, up_to, generation, self)
         self._flushes.append(flush)
         return flush
 

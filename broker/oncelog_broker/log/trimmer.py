@@ -2,8 +2,8 @@
 newest records (truncation).
 
 A follower truncates the end of its log: it removes the records that its leader does not have. A truncation waits for
-the disk, and may replay the producer state of an entire segment, so it runs in a worker thread. The caller sets
-`LogState.is_truncating` during the truncation; no other task, including background maintenance, may change the log
+the disk, and may read all batches of a segment to restore the producer state, so it runs in a worker thread. The caller
+sets `LogState.is_truncating` during the truncation; no other task, including background maintenance, may change the log
 until the flag is cleared.
 """
 
@@ -33,10 +33,9 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback must lower these offsets in the checkpoint files. Otherwise, after a crash, a log that ends below its
-        checkpointed recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The
-        callback may
-        raise OSError.
+        callback must lower these offsets in the checkpoint files. If the offsets were not lowered, the log would count
+        as damaged after a crash, because it ends below its checkpointed recovery point, and records below the cleaner
+        checkpoint would count as compacted. The callback may raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
         """Callback: called after a truncation lowered the log start, before the next append. The callback must lower
@@ -44,7 +43,7 @@ class LogTrimmer:
         loses all its records. The callback may raise OSError.
         """
 
-    # --- starting a new segment ---------------------------------------------------------------------------------------
+    # --- methods that start a new segment -----------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment and create a new one, so that the closed segment can be deleted or compacted.
@@ -133,7 +132,7 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # no harm: the next startup drops entries below the log start
+                if not is_out_of_space(error):  # a full disk is harmless: the next startup drops the entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
     # --- methods that compaction calls --------------------------------------------------------------------------------
@@ -217,7 +216,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # a leader epoch without records may be removed, too
+            self._lower_checkpoints(0)  # lower the checkpoints even if the log has no records
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

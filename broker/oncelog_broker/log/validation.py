@@ -50,7 +50,9 @@ _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 class AppendOrigin(Enum):
-    """The source of the records, which decides how thoroughly they are validated. Source: Kafka's AppendOrigin."""
+    """The source of the records, which decides how thoroughly they are validated. Kafka's counterpart is
+    AppendOrigin.
+    """
 
     CLIENT = "client"
     """Origin: a producer, whose batches are validated completely."""

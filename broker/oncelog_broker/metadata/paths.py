@@ -81,9 +81,9 @@ def broker_id(broker: int) -> str:
 
 
 def incarnation(broker: int) -> str:
-    """The incarnation node of a broker; its version counts the broker's registrations. A `multi` (atomic write) can
-    check that version. The version of the registration node is useless for such a check, because it is 0 after each
-    registration.
+    """Return the path of a broker's incarnation node. The version of the node counts the broker's registrations. A
+    `multi` (atomic write) can check that version. The version of the registration node is useless for such a check,
+    because it is 0 after each registration.
     """
     return f"{INCARNATIONS}/{broker}"
 
@@ -123,7 +123,7 @@ def acls(pattern: ResourcePattern) -> str:
 
 
 def acls_of_type(pattern: ResourcePattern) -> str:
-    """Return the path of the parent of a pattern's node."""
+    """Return the path of the parent node of all patterns with the same resource type and pattern type."""
     return f"{_ACL_ROOTS[pattern.pattern]}/{pattern.type.shown}"
 
 
@@ -132,7 +132,7 @@ _ACLS_OF_TYPE: Final = {
     f"{root}/{kind.shown}": (kind, pattern) for pattern, root in _ACL_ROOTS.items() for kind in RESOURCE_TYPES
 }
 ACLS_BY_TYPE: Final = tuple(_ACLS_OF_TYPE)
-"""The parent nodes of patterns, for each type of resource and of pattern."""
+"""The paths that `acls_of_type` returns: one for each resource type and pattern type."""
 FIXED: Final = (
     *PERSISTENT,
     CLIENT_CONFIGS,

@@ -1,4 +1,4 @@
-"""The rules for topic names. Source: Kafka's `Topic` class."""
+"""The rules for topic names. Kafka's counterpart is the class `Topic`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
         for partition, ends_step in in_steps(source.led_used):
-            if partition.leads:  # the broker may have stopped leading the partition meanwhile
+            if partition.leads:  # leadership may have changed since `led_used` was collected
                 yield _sample(partition, value)
             elif ends_step:
                 yield None

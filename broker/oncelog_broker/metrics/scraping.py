@@ -43,7 +43,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 class _Piece(Collector):
-    """A metric registry with a single metric."""
+    """A metric registry (of prometheus_client) that contains a single metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

@@ -124,7 +124,7 @@ class Source:
         topic's metrics at the topic's first traffic.
         """
         self.hosted_used: list[Partition] = []
-        """The hosted partitions of used topics."""
+        """The partitions on this broker whose topics were used: the topic has traffic or records."""
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
@@ -183,7 +183,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # used before: the log has records, perhaps from an earlier process
+                used.add(partition.topic)  # the topic has records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -198,7 +198,7 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # the topic was created or deleted since the scrape began
+            return  # skip a topic that is new, or was deleted, since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return

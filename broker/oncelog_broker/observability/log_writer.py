@@ -81,8 +81,8 @@ class LogWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # another process has made the shared descriptor non-blocking
-                room = select.poll()  # poll() is used, because select() does not accept descriptors above 1023
+            except BlockingIOError:  # Another process has made the descriptor non-blocking.
+                room = select.poll()  # not select(), which refuses descriptors above 1023
                 room.register(self._descriptor, select.POLLOUT)
                 room.poll()
             except OSError:  # end the thread, because the reader has closed the pipe

@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats one JSON object for each line."""
+    """Formats each log record as one line with a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {

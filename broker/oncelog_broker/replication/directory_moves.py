@@ -118,7 +118,7 @@ class DirectoryMoves:
         """Begin to move a log to the data directory at `path`, and cancel any other move of this log. If the log is
         already in that directory, no move begins.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION (the topic's name is too long), LOG_DIR_NOT_FOUND,
+        Raises KafkaError INVALID_TOPIC_EXCEPTION (the topic's name is too long), LOG_DIR_NOT_FOUND,
         UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (this broker does not host the partition yet; its log will be
         created in that directory), KAFKA_STORAGE_ERROR (the log is offline).
         """
@@ -188,7 +188,7 @@ class DirectoryMoves:
             cursor = _Cursor()
             if not await self._copy(move, future, cursor, generation):
                 return False
-            is_replaced = True  # if `_replace` fails, it deletes the future log itself
+            is_replaced = True  # `_replace` deletes the future log itself if it fails
             await self._replace(partition, future, cursor, cleaned_up_to)
             return True
         finally:
@@ -275,7 +275,7 @@ class DirectoryMoves:
 
         try:
             await in_thread(replace, self._threads)
-        finally:  # also called during a shutdown, so that the broker closes the right log
+        finally:  # also after a cancellation by a shutdown, so that the broker closes the log in use
             found = outcome[0] if outcome else MoveFailed(OSError("the copy failed"), is_log_usable=False)
             replacement = found if isinstance(found, PartitionLog) else None
             self._logs.finish_replacement(future, replacement)

@@ -92,15 +92,17 @@ class EpochRaiser:
             await self._ask(some)
 
     def doubt_all(self) -> None:
-        """Request new epochs for all partitions that this broker leads, since the store is older than the logs."""
+        """Request new epochs for all partitions that this broker leads, because the metadata store is older than the
+        logs.
+        """
         for partition in self._replicas.led():
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
         """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. The broker
         of a single-broker cluster calls this before it serves clients. `until_shown` (async function) waits until the
-        replicas have applied all partition states that were written before the call. Partitions whose epoch cannot be
-        raised remain without a leader; the background task that `start` runs continues to request higher epochs for
+        replicas have applied all partition states that were written before it was called. Partitions whose epoch cannot
+        be raised remain without a leader; the background task that `start` runs continues to request higher epochs for
         them.
         """
         if self._replicas.lost_epochs:
@@ -192,7 +194,7 @@ def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
 
 
 def _shown(lost: list[LostEpoch]) -> dict[str, object]:
-    """Return fields for the log: the first partitions by name, with the epochs of their state and of their log."""
+    """Return fields for a log line: the first partitions by name, each with the epoch in its state and in its log."""
     first = sorted(lost)[:NAMES_IN_A_LINE]
     named = ", ".join(f"{each.topic}-{each.partition} ({each.leader_epoch}, log {each.log_epoch})" for each in first)
     return {"count": len(lost), "partitions": named + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}

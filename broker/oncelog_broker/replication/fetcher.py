@@ -4,8 +4,8 @@ Records are appended directly from the response buffer, partition by partition; 
 A truncation waits for the disk, so it runs in a worker thread; the partition is not fetched during the truncation.
 After an error, only the affected partition stops, and is retried after a back-off.
 
-Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
-`LeaderCheck`.
+Invariant: a log is truncated only after its leader has responded, to a Fetch request or to a `LeaderCheck`, in the
+leader epoch in which this broker follows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ RETRIABLE: Final = frozenset(
 MAX_HOLD_SECONDS: Final = 1.0
 """Maximum seconds until a throttled partition is checked again, because the rate limit may have changed."""
 RESTART_SECONDS: Final = 1.0
-"""Seconds between two requests that ask leaders for confirmation before logs are restarted empty."""
+"""Seconds between two attempts to get a leader's confirmation that it still leads. A log is restarted empty only after
+this confirmation.
+"""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -98,7 +100,7 @@ class Fetchers:
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
-        """Implements `Fetching.follow`."""
+        """Fetch the partition from its leader, in its present leader epoch; stop fetching if it has no leader."""
         self.forget(partition)
         if partition.leads or partition.leader < 0 or partition.log.state.is_truncating or partition.log.is_offline:
             return
@@ -113,7 +115,7 @@ class Fetchers:
         self._followed[partition] = fetcher
 
     def restart_log(self, partition: Partition) -> None:
-        """Implements `Fetching.restart_log`."""
+        """Restart the partition's log empty as soon as its leader has confirmed that it leads."""
         self.forget(partition)
         self._to_restart[partition] = Led(partition.topic, partition.index, partition.leader, partition.leader_epoch)
         if self._restarting is None or self._restarting.done():
@@ -130,12 +132,12 @@ class Fetchers:
                 await asyncio.sleep(RESTART_SECONDS)
 
     def hears(self, partition: Partition) -> bool:
-        """Implements `Fetching.hears`."""
+        """Whether this broker fetches the partition and its leader has responded recently."""
         fetcher = self._followed.get(partition)
         return fetcher is not None and fetcher.hears(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Implements `Fetching.forget`."""
+        """Stop fetching the partition."""
         self._to_restart.pop(partition, None)
         fetcher = self._followed.pop(partition, None)
         if fetcher is not None:
@@ -155,7 +157,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # back off before the partition is fetched again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before another attempt for this partition
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -276,7 +278,7 @@ class BrokerFetcher:
             try:
                 failed = await sync_all(unsynced)
             except BaseException:
-                self._unsynced = {**unsynced, **self._unsynced}  # the restarted loop syncs them
+                self._unsynced = {**unsynced, **self._unsynced}  # the fetch loop is restarted, and syncs them
                 raise
             for key, partition in failed:
                 if self._partitions.get(key) is partition:

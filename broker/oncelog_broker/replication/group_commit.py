@@ -28,8 +28,8 @@ SYNC_THREADS: Final = 8
 other work of the broker waits for these threads.
 """
 SYNCS_AT_ONCE: Final = 2 * SYNC_THREADS
-"""The number of followed logs whose syncs wait for a thread or run in one. To begin the syncs of all logs of a fetch
-loop at once would hold the event loop too long: a leader may have thousands of partitions.
+"""The maximum number of followed logs whose syncs run, or wait for a thread, at the same time. To begin the syncs of
+all logs of a fetch loop at once would hold the event loop too long: a leader may have thousands of partitions.
 """
 _THREADS: Final = ThreadPoolExecutor(max_workers=SYNC_THREADS, thread_name_prefix="sync")
 

@@ -38,9 +38,9 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
-        deleted after the change was queued; a topic with the same name is then a new topic. `on_done` is called with
-        the topics whose changes were applied in a later slice.
+        """`look_at(partition, is_gone)` applies the cluster image to one partition. `is_gone` means that the topic was
+        deleted after the change was queued: if the image has a topic with this name, it is a new topic. `on_done` is
+        called with the topics whose changes were applied in a later slice.
         """
         self._look_at = look_at
         self._on_done = on_done

@@ -45,8 +45,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Type of the async function that sends AlterPartition to the controller. It raises PeerUnavailable; the controller may
-then have received the request or not.
+"""Type of the async function that sends AlterPartition to the controller. The function raises PeerUnavailable; the
+controller may then have received the request or not.
 """
 
 
@@ -111,9 +111,8 @@ class IsrKeeper:
         """Propose all ISR changes that are due for the partitions that this broker leads."""
         now = self._clock.monotonic()
         self._not_before = {partition: until for partition, until in self._not_before.items() if until > now}
-        for number, partition in enumerate(list(self._replicas.led())):
-            if partition.followers:
-                self._propose(partition)
+        for number, partition in enumerate(list(self._replicas.led_with_followers())):
+            self._propose(partition)
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
         if self._giving_up is None or self._giving_up.done():
@@ -259,7 +258,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # otherwise keep the partition's newer proposal open
+            if self._open.get(partition) is proposal:  # keep a newer proposal of the partition open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

@@ -1,13 +1,13 @@
 """Asks leaders whether they lead now, with an online log, before a follower discards records of its own.
 
-A follower that is out of sync may discard records only for a leader that has all acknowledged records *and is alive*.
-The cluster image alone does not prove that a leader is alive: the leader may have crashed before its session expires,
-and may restart with an empty disk. The follower's records may then be the only ones left, and an election must find
-them (S81).
+A follower that is out of sync may discard records only if its leader has all acknowledged records *and is alive*. The
+cluster image alone does not prove that a leader is alive: the leader may have crashed before its session expires, and
+may restart with an empty disk. The follower's records may then be the only ones left, and an election must find them
+(S81).
 
 This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the cluster image. A broker
-responds to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch, the request
-does not tell the leader this follower's log end.
+responds to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch request,
+OffsetForLeaderEpoch does not tell the leader where this follower's log ends.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ MAX_DELETION_REST_SECONDS: Final = 60.0
 """Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
 """The changes of this many logs form one group. To start or report a group takes two milliseconds of the event loop;
-then other work may run. Groups must not be too small, because each group costs a round trip to the worker thread, and a
-Fetch by each follower of the new partitions.
+then other work may run. Groups must not be too small, because each group costs a round trip to the worker thread, and
+one more Fetch request from each broker that follows the new partitions.
 """
 PLACED_AT_A_TIME: Final = 500
 """Data directories are chosen for this many logs before other work may run."""
@@ -116,7 +116,7 @@ class LogOpener:
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
-        """Continue the deletions of logs that wait until the truncation of their log ends."""
+        """Continue the deletions that waited until a truncation of the log had ended."""
         for lane in self._lanes.values():
             lane.is_cut.set()
 
@@ -151,7 +151,7 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        # nothing to delete, because the log has no directory
+        # A log without a directory needs no deletion, so any lane will do.
         return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:

@@ -74,8 +74,8 @@ class LostEpoch(NamedTuple):
     is_to_lead: bool
     """Whether this broker was elected leader; otherwise it is a follower."""
     is_seen: bool = True
-    """Whether this partition's log has the newer epoch. If False, the partition was recorded by `doubt`, because
-    another log has shown that the metadata store is older.
+    """Whether this partition's log has the newer epoch. If False, `doubt` has recorded the partition, because another
+    log has shown that the metadata store is older.
     """
 
 
@@ -85,8 +85,8 @@ class LostEpochs:
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """Maps the partition of each log that had newer epochs than the metadata store at startup to the last epoch of
-        this log. An entry is removed when the partition gets a role.
+        """Maps a partition to the last epoch of its log, for each log that had a newer epoch than the metadata store at
+        startup. An entry is removed when the partition gets a role.
         """
 
     def __iter__(self) -> Iterator[LostEpoch]:

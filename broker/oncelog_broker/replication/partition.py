@@ -71,15 +71,15 @@ class Partition(Replica):
         request_sync: Callable[[Partition], None] | None = None,
     ) -> None:
         """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
-        other broker can have been elected; None in a single-broker cluster (`Replicas`). `request_sync` starts a sync
-        of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never synced
-        before they are acknowledged.
+        other broker can have been elected; None in a single-broker cluster. `request_sync` starts a sync of the
+        partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never synced before
+        they are acknowledged.
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
         self._request_sync = request_sync
         self._lasting: tuple[int, ...] = (broker_id,)
-        """The replicas except those that a reassignment adds; min.insync.replicas refers to these replicas."""
+        """The replicas for which min.insync.replicas is checked: all except those that a reassignment adds."""
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
         """The progress of the other replicas in this leader epoch, by broker id."""
@@ -111,8 +111,8 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
-        replicas are in `isr`), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
+        """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None means
+        that all are in sync), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
         of the state. The new leader epoch is written to the log's files only with the epoch's first batch, so that a
         startup with very many partitions writes no files. `now` is in monotonic seconds.
 
@@ -205,7 +205,7 @@ class Partition(Replica):
         end offset of that epoch in the leader's log, to which the follower truncates. The caller may pass a fetch to
         `on_follower_fetch` only if this method has returned None for it.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
         if self.is_resigned or broker_id not in self.followers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -381,7 +381,7 @@ class Partition(Replica):
 
         `records` is writable memory, which is modified in place. The caller has created `guard` before it verified the
         producer's transaction; the guard detects a marker that was written since then. `records_checked` means that
-        each record of the batch has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        each record of the batch has been checked already. Raises KafkaError NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
@@ -451,9 +451,8 @@ class Partition(Replica):
 
     def acknowledged(self, next_offset: int, required_acks: int) -> Answer[ErrorCode]:
         """Return an answer that completes with NONE when a Produce request with records below `next_offset` may be
-        acknowledged. For acks=all, the answer is that of `committed`. For acks=1 on a partition that `waits_for_disk`,
-        the answer completes when the records are on this broker's disk. In all other cases the answer is immediately
-        NONE.
+        acknowledged. For acks=all, the answer is that of `committed`. For acks=1, if `waits_for_disk` is True, the
+        answer completes when the records are on this broker's disk. In all other cases the answer is immediately NONE.
         """
         if required_acks == -1:
             return self.committed(next_offset)
@@ -491,7 +490,9 @@ class Partition(Replica):
 
     @property
     def must_sync(self) -> bool:
-        """Whether this broker leads the partition, the partition `waits_for_disk`, and records are not synced yet."""
+        """Whether this broker leads the partition, and has records that must be synced before they are acknowledged
+        (`waits_for_disk`).
+        """
         return (
             self.waits_for_disk
             and not self.is_resigned
@@ -556,7 +557,7 @@ class Partition(Replica):
         if self.waits_for_disk:
             if new_bytes and self._request_sync is not None:
                 self._request_sync(self)
-                return  # return, because the new records are not on the disk yet
+                return  # the new records are not on the disk yet
             end = self.log.state.synced_offset
         if not self.has_enough_in_sync:
             return

@@ -149,7 +149,7 @@ class BrokerPeers:
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
-                connection.check_deadlines()  # later requests would also get no response
+                connection.check_deadlines()  # close the connection: responses come in order
             raise PeerUnavailable(broker_id, f"no response within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
@@ -207,7 +207,7 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        from oncelog.connection.security import UNSECURED  # imported here, since a lone broker does not need it
+        from oncelog.connection.security import UNSECURED  # imported late: a lone broker needs no client
         from oncelog.connection.transport import connect
 
         loop = asyncio.get_running_loop()

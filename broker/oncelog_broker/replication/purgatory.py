@@ -28,17 +28,17 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
-"""When the heap has this many appends, the appends whose deadline has passed are removed."""
+"""When the heap of waiting appends has this many entries, the appends whose deadline has passed are removed."""
 WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
-"""When only the high watermark has advanced, or a partition was added, a follower's fetch waits this many seconds for
-records before its response is sent. Without this delay, each record of a producer that writes rarely would cause two
-responses: one with the record, and one with the new high watermark.
+"""When only the high watermark has advanced, or the follower must fetch an additional partition, the follower's fetch
+waits this many seconds for records before its response is sent. Without this delay, each record of a producer that
+writes rarely would cause two responses: one with the record, and one with the new high watermark.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
-"""Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
-the cost of reading one partition.
+"""The minimum time between two early responses to a follower (responses without records), in seconds for each partition
+that the fetch reads. The value is about fifty times the cost of reading one partition.
 """
 
 
@@ -96,10 +96,10 @@ class Purgatory:
         """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
         disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
         """
-        if len(self.unsynced) >= self._look_at_unsynced:  # a sync may take very long, on a disk that hangs
+        if len(self.unsynced) >= self._look_at_unsynced:  # while a disk hangs, many requests may time out
             self.unsynced[:] = [
                 waiting for waiting in self.unsynced if not waiting.done()
-            ]  # the list stays the same object
+            ]  # removed the completed answers
             self._look_at_unsynced = max(APPENDS_BEFORE_LOOK, 2 * len(self.unsynced))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.unsynced.append(answer)
@@ -270,8 +270,8 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` is given for a follower's fetch; `hurry` is called once, when the fetch should get its response soon
-        although bytes are missing.
+        """`hurry` is given only for a follower's fetch. `hurry` is called once, when the leader should respond soon
+        although fewer than `missing_bytes` bytes are readable.
         """
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
@@ -302,7 +302,7 @@ class DelayedFetch:
             hurry(self)
 
     def finish(self) -> None:
-        """Complete `enough`; does nothing if `enough` is already complete, for example at a late deadline."""
+        """Complete `enough`; does nothing if `enough` is already complete."""
         if not self.enough.done():
             self.enough.set_result(None)
 

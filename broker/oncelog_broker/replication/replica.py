@@ -26,8 +26,8 @@ READ_COMMITTED: Final = 1
 
 
 def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
-    """Return the fail point for appending these records as a follower, according to their first batch; None if there is
-    none.
+    """Return the fail point for appending these records as a follower, according to their first batch; None for records
+    outside of transactions.
     """
     attributes = records[ATTRIBUTES_LOW_BYTE_AT] if len(records) else 0
     if attributes & CONTROL_BIT:
@@ -129,7 +129,7 @@ class Replica:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:  # the same as `last_stable_offset`, whose code is repeated here to save a call
+        else:  # repeats the code of `last_stable_offset` to save a call
             self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
@@ -229,7 +229,7 @@ class Replica:
         """Compare a client's leader epoch with this replica's; -1 means that the client does not know the epoch
         (KIP-320).
 
-        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         if epoch < 0 or epoch == self.leader_epoch:
             return

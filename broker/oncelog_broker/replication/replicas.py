@@ -65,8 +65,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
-example because a log was opened; its argument is the topics of these partitions.
+"""Type of a callback that is called when partitions that this broker leads have changed without a new cluster image,
+for example because a log was opened. The argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
 """Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
@@ -102,6 +102,8 @@ class Replicas:
         """All hosted partitions, whether led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
+        self._replicated: dict[tuple[str, int], Partition] = {}
+        """The led partitions that have other replicas."""
         self._offline: dict[tuple[str, int], str] = {}
         self.lost_epochs = LostEpochs()
         """Partitions whose log has a newer leader epoch than the cluster image."""
@@ -127,8 +129,8 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
-        each with the monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
+        Each partition has the monotonic time, in seconds, until which the follower's fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
@@ -155,7 +157,9 @@ class Replicas:
         fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether this follower is expected to fetch more partitions; until then its fetches must not wait long."""
+        """Whether this follower still has to fetch more partitions. While that is so, its fetches must not wait
+        long.
+        """
         awaited = self._awaited.get(broker_id)
         while awaited:
             partition, until = next(iter(awaited.items()))
@@ -168,7 +172,7 @@ class Replicas:
     def leader(self, topic: str, index: int) -> Partition:
         """Return the partition, if this broker leads it and this broker's session with the metadata store is valid.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self.led_by_name(topic, index)
         if self.may_lead is not None and not self.may_lead():
@@ -182,8 +186,8 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the partition, if this broker leads it and this broker's session is valid; by topic id, raises
-        UNKNOWN_TOPIC_ID if no topic has that id (T9).
+        """Return the partition of the topic with this id, if this broker leads it and this broker's session is valid.
+        Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors of `leader`.
         """
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
@@ -238,13 +242,17 @@ class Replicas:
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """Return the partition, led or followed, for readers of its log. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        """Return the partition, led or followed, for readers of its log. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION,
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self._hosts.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
+
+    def led_with_followers(self) -> Iterable[Partition]:
+        """Return the partitions that this broker leads and other brokers follow."""
+        return self._replicated.values()
 
     def led(self) -> Iterable[Partition]:
         """Return the partitions that this broker leads."""
@@ -254,7 +262,7 @@ class Replicas:
         """Return the leader epoch of a log's last batch (-1 for an empty log) and the log end offset, whichever broker
         leads.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
+        Raises KafkaError KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
         or truncated.
         """
         key = (topic, index)
@@ -272,7 +280,7 @@ class Replicas:
         """Yield topic, partition and state of the partitions that the cluster image assigns this broker to lead
         although their log could not be opened, or has failed.
         """
-        failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._leaders]
         for key in (*self._offline, *failed):
             name, index = key
             topic = self._image.topic(name)
@@ -284,7 +292,7 @@ class Replicas:
         """Yield topic and partition of the offline logs whose partition another broker leads while this broker is not
         in the ISR.
         """
-        failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
+        failed = [key for key in self._logs.upkeep.failed() if key in self._hosts]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
@@ -318,8 +326,8 @@ class Replicas:
         leader, although no record can be written any more. The leader would then propose the replica for the ISR,
         although reopening the log may discard records below the reported log end.
         """
-        for partition in self._hosts.values():
-            if partition.log.is_offline:
+        for key in self._logs.upkeep.failed():
+            if (partition := self._hosts.get(key)) is not None:
                 self._fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
@@ -361,7 +369,7 @@ class Replicas:
     @property
     def offline(self) -> int:
         """The number of logs that could not be opened or have failed since."""
-        return len(self._offline) + sum(partition.log.is_offline for partition in self._hosts.values())
+        return len(self._offline) + sum(key in self._hosts for key in self._logs.upkeep.failed())
 
     @property
     def is_opening(self) -> bool:
@@ -401,7 +409,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # of many partitions, perhaps only one has changed
+                if known.get(index) is not state:  # skip the unchanged partitions of the topic
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -411,7 +419,7 @@ class Replicas:
         """Resign the partitions that were assigned before this new registration, until the controller elects a leader
         again.
 
-        Subscribers are called with the topics. Returns when all partitions are updated.
+        Subscribers are called with the topics of these partitions. Returns when all partitions are updated.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
@@ -442,8 +450,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
-        their leader would propose it for the ISR as soon as it caught up.
+        """Prepare to stop. From now on, this broker does not fetch partitions for which it is out of sync: if it caught
+        up, the leader of such a partition would propose it for the ISR.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -500,8 +508,7 @@ class Replicas:
         if isinstance(role, Follow):
             is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
             if is_news:
-                self._leaders.pop(key, None)
-                self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+                self._lead_no_longer(key, partition)
                 partition.follow(role.leader, role.leader_epoch)
             if self.is_leaving and not role.is_in_sync:
                 self._fetching.forget(partition)
@@ -524,11 +531,20 @@ class Replicas:
         )
         self._leaders[key] = partition
         self._leaders_by_id[partition.topic_id, partition.index] = partition
+        if partition.followers:
+            self._replicated[key] = partition
+        else:
+            self._replicated.pop(key, None)
         for broker_id, follower in partition.followers.items():
             if follower.log_end_offset is None:
                 self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
             for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
+
+    def _lead_no_longer(self, key: tuple[str, int], partition: Partition) -> None:
+        self._leaders.pop(key, None)
+        self._leaders_by_id.pop((partition.topic_id, partition.index), None)
+        self._replicated.pop(key, None)
 
     def _must_restart_log(self, partition: Partition, role: Follow) -> bool:
         """Whether a log that lost its end in a power failure must be restarted empty, now that it follows a leader.
@@ -557,7 +573,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
-        self._doubted.discard(key)  # a log that must be restarted empty is not truncated before
+        self._doubted.discard(key)  # only a restart truncates a log in `_doubted`
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -577,7 +593,7 @@ class Replicas:
             self._fetching.follow(partition)
 
     def wanted_log(self, partition: Partition) -> WantedLog:
-        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        """Return the names, ids and present settings with which the log of a hosted partition must exist."""
         return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
 
     def _is_wanted(self, wanted: WantedLog) -> bool:
@@ -638,14 +654,13 @@ class Replicas:
         partition = self._hosts.pop((topic, index), None)
         self.lost_epochs.forget(topic, index)
         if partition is not None:
-            self._leaders.pop((topic, index), None)
-            self._leaders_by_id.pop((partition.topic_id, index), None)
+            self._lead_no_longer((topic, index), partition)
             partition.resign()
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition of a deleted topic adds the counts of the entire topic to the sum; later partitions
-            # add only the traffic counted since.
+            # The first removed partition of a deleted topic adds the counts of the entire topic to
+            # `traffic_of_deleted`; the following partitions add only the traffic that was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)

@@ -7,7 +7,7 @@ to the append. A marker of the producer, or a new leader epoch, makes the guard 
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
 transaction. A marker with the guard's own epoch therefore belongs to the previous transaction, which the coordinator
-may complete while the producer continues. Such a marker leaves the guard valid.
+may complete while the producer continues. The guard stays valid after such a marker.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """A counter of the markers and new leader epochs so far. A verification that has no guard object remains valid
-        while this number is unchanged.
+        """A counter of the markers and new leader epochs so far. A verification that has no guard object is valid as
+        long as this number has not changed since its start.
         """
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
 """Accepts connections: several in one iteration of the event loop, and no faster than a configured pace.
 
-asyncio's own servers accept only one connection in each iteration of the event loop. While requests make iterations
-long, a new client would therefore wait one iteration for each client before it. Connections that exceed the pace wait
-in the backlog of the listening socket. While connections must wait, the event loop does not poll the listening socket.
+asyncio's own servers accept only one connection in each iteration of the event loop. With such a server, a new client
+waits one iteration for each client that has connected before it, which takes long while requests fill the iterations.
+Connections that exceed the pace wait in the backlog of the listening socket. While connections must wait, the event
+loop does not poll the listening socket.
 """
 
 from __future__ import annotations

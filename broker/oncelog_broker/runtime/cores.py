@@ -1,4 +1,4 @@
-"""The processor cores of this machine."""
+"""Counts the processor cores that this process may use."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def descriptor_limit() -> int:
 
 
 class Division(NamedTuple):
-    """The number of descriptors for each use."""
+    """The number of file descriptors for each use: connections, mappings and files."""
 
     connections: int
     mappings: int
@@ -84,4 +84,4 @@ class SpareDescriptors:
 
 
 SPARES: Final = SpareDescriptors()
-"""The reserve of this process."""
+"""The descriptors that this process keeps in reserve."""

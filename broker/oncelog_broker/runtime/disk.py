@@ -7,18 +7,20 @@ Production code uses only these protocols, so that a simulated disk that loses, 
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide, is_descriptor_limit
+from oncelog_broker.runtime.file_lock import FileLock
+from oncelog_broker.runtime.file_system_sync import watched_file_system
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.private_files import FILE_MODE, SECRET_MODE, make_private_directory
@@ -34,6 +36,11 @@ of a mapping, without a copy.
 
 BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 
+SYNC_THREADS: Final = 16
+"""The number of fsyncs that run at once. File systems with a journal commit several waiting fsyncs together, so that
+many fsyncs take much less time than one after another.
+"""
+
 TEMPORARY_SUFFIX: Final = ".tmp"
 """Suffix of the file that `replace_file` writes before renaming it, as in Kafka."""
 
@@ -45,8 +52,13 @@ def is_out_of_space(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-class LockHeld(RuntimeError):
-    """The directory is already open in another process, or in this one."""
+def sync_path(disk: Disk, path: str) -> None:
+    """Sync one file by its path. Raises OSError."""
+    file = disk.open_briefly(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 class FileClosed(OSError):
@@ -95,6 +107,31 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class FileStamp(NamedTuple):
+    """Identifies one state of a file or directory: each change of the content, or of the names in the directory,
+    changes the stamp. A copy has another stamp, too. The stamp has the same value again if a power cut undoes the
+    change.
+    """
+
+    inode: int
+    changed_ns: int
+    """The time of the last change (ctime), in ns by the wall clock. Unlike the time of the last write (mtime), no
+    program can set it.
+    """
+    size: int
+
+
+class FileSystemSync(Protocol):
+    """Syncs an entire file system, for a caller that has written very many files."""
+
+    def sync(self) -> None:
+        """Sync everything that was written to the file system before this call. Raises OSError if any write to the file
+        system has failed since the object was created, because the system does not tell whose write failed.
+        """
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     """The file system calls that the broker makes. All methods raise OSError."""
 
@@ -121,6 +158,11 @@ class Disk(Protocol):
     def room(self, path: str) -> tuple[int, int]:
         """Return the (total, available) bytes of the file system that contains `path`."""
 
+    def stamp(self, path: str) -> FileStamp:
+        """Return the stamp of a file or directory. The stamps of `path` are reliable if `watch_file_system` supports
+        its file system. Raises FileNotFoundError.
+        """
+
     def modified_ms(self, path: str) -> int:
         """Return when the file was last written, as wall time in ms since the epoch."""
 
@@ -134,6 +176,16 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Sync a directory, so that created, renamed and removed names in it survive a power failure."""
+
+    def watch_file_system(self, path: str) -> FileSystemSync | None:
+        """Return an object that syncs the file system that contains `path`; None if the system cannot do this, or does
+        not report all failed writes. This method raises no errors.
+        """
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        """Run functions that only wait for the disk, several of them at once if the disk profits from this. The
+        functions handle their errors themselves.
+        """
 
     def read_file(self, path: str) -> bytes: ...
 
@@ -180,8 +232,8 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """A thread holds this lock while it uses, opens or closes the descriptor. Otherwise the descriptor number could
-        refer to another file after a close.
+        """A thread holds this lock while it uses, opens or closes the descriptor. Without the lock, a thread could use
+        the number of a descriptor that was closed meanwhile and now belongs to another file.
         """
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
@@ -196,14 +248,14 @@ class RealFile:
         OPEN_FILES.add(self)
 
     def _descriptor(self) -> int:
-        """Return the descriptor, which is opened again if the file was idle. The caller must hold the guard. Raises
+        """Return the descriptor, which is opened again if the file was idle. The caller must hold `_guard`. Raises
         OSError.
         """
         self.is_used = True
         return self._fd if self._fd >= 0 else self._opened_again()
 
     def _opened_again(self) -> int:
-        """Open the descriptor again. The caller must hold the guard. Raises OSError."""
+        """Open the descriptor again. The caller must hold `_guard`. Raises OSError."""
         if self._is_closed:
             raise FileClosed(f"{self.path} is closed")
         self._fd = _open_file(self.path, 0)
@@ -311,8 +363,8 @@ class RealFile:
         self._older_maps = []
 
     def sync(self) -> None:
-        # Worker threads call this method. The fsync runs without the guard, because otherwise an append on the event
-        # loop would wait for the disk.
+        # Worker threads call this method. The fsync runs without holding `_guard`, because otherwise an append on the
+        # event loop would wait for the disk.
         with self._guard:
             if self._is_closed:
                 raise FileClosed(f"{self.path} was closed before it could be synced")
@@ -326,8 +378,8 @@ class RealFile:
                 self._give_up_if_closed()
 
     def rest(self) -> bool:
-        """Implements `RestingFile.rest`. Closing the descriptor is safe, because the next fsync still reports writes
-        that failed in the kernel before it.
+        """Close the descriptor until the next use; returns False while the file is in use. Closing the descriptor is
+        safe, because the next fsync still reports writes that failed in the kernel before it.
         """
         if not self._guard.acquire(blocking=False):
             return False
@@ -401,6 +453,10 @@ class RealDisk:
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
+    def stamp(self, path: str) -> FileStamp:
+        found = os.stat(path)
+        return FileStamp(found.st_ino, found.st_ctime_ns, found.st_size)
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -417,6 +473,18 @@ class RealDisk:
     def sync_directory(self, path: str) -> None:
         self._for_a_moment(lambda: _sync_directory(path))
 
+    def watch_file_system(self, path: str) -> FileSystemSync | None:
+        return watched_file_system(path)
+
+    def run_syncs(self, syncs: Sequence[Callable[[], None]]) -> None:
+        if len(syncs) < 2:
+            for sync in syncs:
+                sync()
+            return
+        with ThreadPoolExecutor(SYNC_THREADS, "sync logs") as threads:
+            for _ in threads.map(lambda sync: sync(), syncs):
+                pass
+
     def read_file(self, path: str) -> bytes:
         return self._for_a_moment(lambda: _read_file(path))
 
@@ -428,7 +496,7 @@ class RealDisk:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # the file may be incomplete, and the disk full
+            self.remove(temporary)  # remove the incomplete file, perhaps of a full disk
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -521,59 +589,3 @@ def _sync_file(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class FileLock:
-    """A lock on a file by fcntl.lockf. Kafka's FileLock uses the same lock, so this broker and Kafka cannot open a
-    directory at the same time.
-
-    Locks by fcntl belong to the process: a second lock by the same process would succeed, and closing any descriptor of
-    the file would release the lock. The locks of this process are therefore remembered, and checked before the file is
-    opened: by path, and by device and inode, which are equal if a directory is mounted twice.
-    """
-
-    _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
-    """Maps the real path of each lock file, and also its pair of device and inode, to the path of its directory as
-    configured.
-    """
-
-    __slots__ = ("_descriptor", "_keys")
-
-    def __init__(self, path: str) -> None:
-        directory = os.path.dirname(path)
-        real = os.path.realpath(path)
-        keys: list[str | tuple[int, int]] = [real]
-        with suppress(FileNotFoundError):
-            keys.append(_identity(os.stat(path)))
-        other = next((self._held[key] for key in keys if key in self._held), None)
-        if other is not None:
-            raise LockHeld(
-                f"{directory} is already open in this process as {other}: log.dirs must name each directory "
-                "once, also if it has two names (a symbolic link, a volume that is mounted twice), and each "
-                "broker needs its own data directories"
-            )
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            raise LockHeld(
-                f"{os.path.dirname(real)} is locked by another process: stop the broker that uses it (`fuser "
-                f"{real}` names it), or configure another data directory for this broker"
-            ) from error
-        self._keys = (real, _identity(os.fstat(descriptor)))
-        for key in self._keys:
-            self._held[key] = directory
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            for key in self._keys:
-                self._held.pop(key, None)
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Return (device, inode) of an open file, which is equal for all names of the file."""
-    return status.st_dev, status.st_ino

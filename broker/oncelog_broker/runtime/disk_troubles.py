@@ -124,4 +124,4 @@ def _extra(key: _Key, trouble: _Trouble, seconds: float) -> dict[str, object]:
 
 
 DISK_TROUBLES: Final = DiskTroubles(SystemClock())
-"""The troubles of this process."""
+"""The troubles (repeated disk failures) of this process."""

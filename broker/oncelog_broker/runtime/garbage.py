@@ -30,14 +30,26 @@ because most of them are in use only briefly, and may be part of a cycle.
 """
 
 
-def keep_collections_short() -> Callable[[], None]:
+def pause_collections() -> None:
+    """Stop all collections until `keep_collections_short`, while the process starts. With ten thousand logs, the
+    collections of a start would visit millions of objects, a third of the start's time, and find nothing: a start
+    leaves hardly any reference cycles.
+    """
+    gc.disable()
+
+
+def keep_collections_short(*, after_pause: bool = False) -> Callable[[], None]:
     """Collect and freeze all present objects, and freeze later objects as they age; call this function once when the
-    process has started. The returned function restores the collector's previous settings.
+    process has started. With `after_pause`, the present objects are frozen without a collection, because
+    `pause_collections` was called when the start began. The returned function restores the collector's previous
+    settings.
     """
     before = gc.get_threshold()
-    gc.collect()
+    if not after_pause:
+        gc.collect()
     gc.freeze()
     gc.collect()  # reset the collector's counts, because frozen objects are no longer survivors of a collection
+    gc.enable()
     gc.set_threshold(*THRESHOLDS)
     gc.callbacks.append(_collected)
 

@@ -53,7 +53,7 @@ class OneSlice:
     """A budget of zero seconds, which never allows another step in the same iteration of the event loop."""
 
     def claim(self) -> bool:
-        """Return False."""
+        """Return False: no further step may run in this iteration."""
         return False
 
 

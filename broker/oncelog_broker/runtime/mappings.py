@@ -31,7 +31,7 @@ KEPT_CHUNKS: Final = 10
 """The maximum number of chunks that stay mapped. Mapping a chunk again costs about a third of the cost of sending it.
 """
 PASSING_CHUNKS: Final = 2
-"""The number of further chunks that are released together."""
+"""The number of chunks, in addition to the kept chunks, that may be mapped before they are released together."""
 RENEWAL_CHUNKS: Final = 256
 """Each time this many chunks were read, all kept chunks are released, so that other chunks can be kept. A released
 chunk that is read often is soon kept again.
@@ -48,7 +48,9 @@ class Mappings:
         self.count = 0
         self._kept: dict[Chunk, weakref.ref[mmap.mmap]] = {}
         self._passing: dict[Chunk, weakref.ref[mmap.mmap]] = {}
-        """Chunks that will be released together (`_passing`)."""
+        """Chunks that are mapped but not kept. As soon as there are PASSING_CHUNKS of them, they are released
+        together.
+        """
         self._chunks_read = 0
         """The number of chunks read since `_kept` (the chunks that stay mapped) was emptied."""
 

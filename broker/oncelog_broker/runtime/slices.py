@@ -32,7 +32,7 @@ JOBS_AT_ONCE: Final = 4
 batch of some decompressed megabytes.
 """
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""The maximum number of pieces of long work that may hold the result of a heavy job; these do not count for
+"""The maximum number of pieces of long work that may hold the result of a `HeavyJob`; they do not count for
 JOBS_AT_ONCE. A result may be a batch decompressed to 64 MB.
 """
 
@@ -175,7 +175,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    resume = go_on  # drop a job's error, because its traceback refers to the job and to this frame
+                    resume = go_on  # forget a job's error: its traceback refers to this frame
         finally:
             steps.close()
             if held is not None:
@@ -214,5 +214,7 @@ class _Waiter:
 
 
 def _goes_on(job: Job | None, holds: bool) -> bool:
-    """Whether the slice may continue, because no job must run and no other work needs the semaphore."""
+    """Whether the slice may continue after the steps have yielded `job`: no job must run, and no semaphore that the
+    work holds (`holds`) must be released.
+    """
     return job is None or (job is results_dropped and not holds)

@@ -179,16 +179,16 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
     """Run `job` in a worker thread of `threads`, or of the default pool. If the caller is cancelled, this function
     still waits for the end of the job, because the caller must not touch the job's data before that.
     """
-    context = contextvars.copy_context()  # like asyncio.to_thread, which supports only the default pool
+    context = contextvars.copy_context()  # as asyncio.to_thread does for the default pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        while not running.done():  # the wait may be cancelled again: first the client leaves, then the broker stops
+        while not running.done():  # a second cancellation is possible, by a shutdown
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # log the error, because a cancelled caller does not receive it
+            running.exception()  # mark the error as retrieved: the caller is gone
         raise
     finally:
         del running  # delete the error, because its traceback refers to this frame, which would form a cycle
@@ -204,7 +204,8 @@ class Deadlines:
         self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
         self._numbers = count()
         self._due: deque[tuple[dict[int, Callable[[], None]], Iterator[int]]] = deque()
-        """The buckets whose tick has passed, each with an iterator over the numbers of the timers that must still fire.
+        """The groups of timers whose tick has passed, each with an iterator over the numbers of its timers that must
+        still fire.
         """
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:

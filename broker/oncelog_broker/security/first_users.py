@@ -35,8 +35,8 @@ def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
 
 
 async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
-    """Create the users that have no settings yet. The node of a user may exist without settings, because it is also the
-    parent of the nodes for quotas of this user and a client id. Raises MetadataError.
+    """Create the users that have no settings yet. In the metadata store, the node of a user may exist without settings,
+    because quotas for this user and a client id are stored below it. Raises MetadataError.
     """
     names = list(users)
     found = await store.get_many([paths.user_config(name) for name in names])

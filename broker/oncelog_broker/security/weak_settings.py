@@ -31,7 +31,7 @@ class Weakness(NamedTuple):
 
     setting: str
     reason: str
-    """The risk of the setting, and the remedy."""
+    """Says what the risk of the setting is, and what to do."""
     listener: str | None = None
 
 

@@ -1,10 +1,9 @@
 """The server: receives requests from sockets, dispatches them to their handlers, and sends the responses in order.
 
-`net/` has the connections, with all limits on the resources of a client. `dispatch/` leads from a request's header to
-its handler, and from the handler's response to bytes; `lanes/` has the fast lanes, which serve repeated similar
-requests without these two steps. `request/` has the request context, and other code that handlers of several
-subpackages share. `kept/`
-keeps state that outlives a request: fetch sessions and refused batches.
+`net/` has the connections, with all limits on the resources of a client. `dispatch/` reads a request's header, calls
+the handler of the request, and encodes the response; `lanes/` has the fast lanes, which serve repeated similar requests
+without decoding them and without calling the handler. `request/` has the request context, and other code that handlers
+of several subpackages share. `kept/` keeps state that outlives a request: fetch sessions and refused batches.
 
 The handlers are in subpackages by subject, one file for each API: `records/`, `groups/`, `shares/`, `transactions/`,
 `topics/`, `replicas/`, `access/` and `cluster/`; only Envelope is in `dispatch/`. In each file `handle(request,

@@ -1,8 +1,7 @@
 """The only list of the APIs and versions that this broker serves; the ApiVersions response is built from this list.
 
 The version ranges are those of a Kafka 4.3 broker: this broker advertises only versions that it serves (T3). A handler
-is
-imported when its first request arrives (`routes`), so that the broker starts quickly.
+is imported when its first request arrives (`routes`), so that the broker starts quickly.
 """
 
 from __future__ import annotations
@@ -157,8 +156,8 @@ LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
 
 
 def highest_version(served: Served, *, two_phase_commit: bool) -> int:
-    """Return the highest version of an API that this broker serves: InitProducerId v6 only with `two_phase_commit`, the
-    setting transaction.two.phase.commit.enable (S120).
+    """Return the highest version of an API that this broker serves: v6 of InitProducerId is served only if
+    `two_phase_commit` is True, the setting transaction.two.phase.commit.enable (S120).
     """
     if served.key is ApiKey.INIT_PRODUCER_ID and not two_phase_commit:
         return LAST_INIT_BEFORE_TWO_PHASE_COMMIT

@@ -2,7 +2,7 @@
 its lock expires (KIP-932).
 
 A share partition is the pair of a partition and a share group that reads the partition. These modules have no I/O:
-`record_runs` has the states of ranges of offsets, `share_partition` the transitions of one share partition.
+`record_runs` stores the states of ranges of offsets, and `share_partition` has the transitions of one share partition.
 `acquisition` delivers records to members, `acknowledgement` handles the acknowledgements of members, and
 `share_sessions` has the partitions that a member reads from this broker.
 

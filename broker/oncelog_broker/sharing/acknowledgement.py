@@ -2,7 +2,7 @@
 
 All batches that a request has for a share partition are checked before the state changes. If the member has not
 acquired one of the offsets, all these batches are refused. Acknowledgements of offsets below the start offset are
-ignored, because these offsets are done.
+ignored, because these records are acknowledged or archived already.
 """
 
 from __future__ import annotations

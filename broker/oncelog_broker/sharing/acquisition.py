@@ -28,8 +28,7 @@ class LogBatch(NamedTuple):
 
 class Terms(NamedTuple):
     """The member that acquires records, and its limits. `deadline` is in monotonic seconds. If `is_exact` is False, the
-    last batch of the log is acquired entirely, even beyond `max_records`. An acquired batch has about `batch_size`
-    records.
+    batch in which `max_records` is reached is acquired entirely. An acquired batch has about `batch_size` records.
     """
 
     owner: str

@@ -207,8 +207,8 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            # If an earlier deadline was scheduled since this call was scheduled, do nothing, because the call for that
-            # deadline schedules the following deadline.
+            # Do nothing if a call for an earlier deadline was scheduled after this call: that call also schedules the
+            # following deadline.
             return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())

@@ -1,8 +1,8 @@
 """The states of the records of a share partition, as runs: ranges of offsets with the same state. Pure.
 
-Source: Kafka's SharePartition, which stores batches of the log, and single records for divided batches. Unlike in
-Kafka, runs do not depend on the batches of the log: a run is divided where the states of two offsets differ, and
-adjacent runs with the same state are joined.
+Kafka's SharePartition stores batches of the log, and single records for divided batches. Unlike in Kafka, runs do not
+depend on the batches of the log: a run is divided where the states of two offsets differ, and adjacent runs with the
+same state are joined.
 
 Invariant: runs are ordered by offset and cover the offsets from `start` (included) to `end` (excluded) without gaps.
 Records from `end` on were never acquired.

@@ -13,7 +13,7 @@ records. A change without an acknowledgement (an expired lock, a closed session)
 change is written. If the write of such an immediate change fails, a new leader may have a delivery count that is too
 low.
 
-`outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
+`outbox` has the changes to be written, in order. The counterpart in Kafka is SharePartition.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class SharePartition:
 
     @property
     def kept_complete_count(self) -> int:
-        """Number of records at or above `kept_start_offset` that will be done when all requested transitions are
-        written.
+        """Number of records at or above `kept_start_offset` that will be acknowledged or archived when all requested
+        transitions are written.
         """
         start = self.kept_start_offset
         return sum(len(run) for run in self.runs.runs if run.first >= start and run.will_be_done)

@@ -1,4 +1,4 @@
-"""The loaded share partitions of this broker. It loads share partitions only of partitions that it leads.
+"""The loaded share partitions of this broker. This broker loads the share partitions of the partitions that it leads.
 
 A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
 leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
@@ -136,8 +136,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            # Wait for a pending write, because it has the same epochs as this load and is therefore not fenced. If the
-            # pending write arrived after this load has read the state, it would replace newer state.
+            # Wait for a pending write of the earlier share partition. The write has the same epochs as this load, so
+            # the share coordinator does not fence it: arriving after the read below, it could replace newer state.
             await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):

@@ -33,8 +33,8 @@ from oncelog_broker.identity.comparison import compare, past_of
 from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
 from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
 from oncelog_broker.identity.refusals import Kind, StartRefused
-from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
+from oncelog_broker.log.directories.data_directory import DataDirectory, lock_directories
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE, FoundLogs
 from oncelog_broker.metadata.membership.incarnation import SESSION_FILE, trace_directory
@@ -376,8 +376,9 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Record that the directories of the stray logs of this start are renamed. A log that becomes a stray log after
-        this start may be deleted, because this cluster has moved its partition to other brokers.
+        """Record in the identity notes that this start has renamed the directories of its stray logs. A log that
+        becomes a stray log after this start may be deleted, because this cluster has moved its partition to other
+        brokers.
         """
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))

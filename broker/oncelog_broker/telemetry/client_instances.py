@@ -3,8 +3,8 @@ This module has no I/O. Times are in monotonic seconds.
 
 Invariants, as in Kafka:
 
-- A client may request its subscription (GetTelemetrySubscriptions) at most once per push interval. It may request
-  earlier if its last push failed because of a wrong subscription id or compression.
+- A client may request its subscription (GetTelemetrySubscriptions) at most once per push interval. The client may
+  request it earlier if its last push failed because of a wrong subscription id or compression.
 - A client may push at most once per push interval, and once immediately after it has requested its subscription. A
   terminating push is allowed at any time, and no other push may follow it.
 - After any subscription has changed, the next request of a client replaces the state of this client and selects its new
@@ -145,7 +145,7 @@ class ClientInstances:
             known = self._instances.get(id_)
             client = attributes if known is None or known.expires < now else known.attributes
             subscribed = yield from select(self._subscriptions, client)
-            if generation == self._generation:  # if they differ, the subscriptions have changed during the selection
+            if generation == self._generation:  # otherwise select again from the changed subscriptions
                 instance = self._current(id_, now) or ClientInstance(id_, client, subscribed, generation)
         self._instances.pop(id_, None)
         self._instances[id_] = instance

@@ -149,11 +149,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # otherwise the error means that the log was truncated meanwhile
+            if is_as_it_was():  # a truncation during the cleaning explains the error, too
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # otherwise the log was deleted, or has failed and has logged its error
+            if not log.is_offline:  # an offline log was deleted, or has logged its error
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats

@@ -112,10 +112,10 @@ class LogMaintenance:
 
     async def flush_due(self) -> None:
         """Sync the logs that are due by flush.messages or flush.ms, and the closed segments of the other logs."""
-        for log in self._logs.logs_due_for_flush():
+        for log in self._logs.upkeep.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
-        for log in self._logs.logs():
-            if log.state.may_be_changed and log.flusher.is_flush_due:
+        for log in self._logs.upkeep.logs_with_closed_segments():
+            if log.state.may_be_changed and log.flusher.is_flush_due:  # check again: earlier flushes took time
                 await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:

@@ -22,7 +22,8 @@ from oncelog_broker.metadata.opening import described_store
 from oncelog_broker.metadata.stores.embedded import StoreFileError
 from oncelog_broker.metadata.stores.store import MetadataError
 from oncelog_broker.observability.logs import flush_logs
-from oncelog_broker.runtime.disk import LockHeld, RealDisk
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.runtime.reserved_ports import reserve_port
 from oncelog_broker.workers.supervisor import Supervisor, wait_for_left_over
 from oncelog_broker.workers.worker_directories import DirectoriesRefused, WorkerDirectories

@@ -24,6 +24,10 @@ CODE_SECONDS: Final = 1.0
 """Seconds within which the template process must report the exit code of an ended worker; if the template process has
 died, the exit code stays unknown.
 """
+FORK_SECONDS: Final = 60.0
+"""Seconds within which the template process must start, if it is not running, and fork a worker."""
+CLOSE_SECONDS: Final = 10.0
+"""Seconds within which the template process must end after the supervisor has closed the connection to it."""
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +85,7 @@ class Template:
 
     async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
         """Fork a worker with these arguments of `oncelog`. `store`: the worker's end of the connection to the metadata
-        store. Raises OSError.
+        store. Raises OSError, also if the template process hangs.
         """
         control = await self._started()
         loop = asyncio.get_running_loop()
@@ -95,7 +99,15 @@ class Template:
             asked: asyncio.Future[tuple[int, int]] = loop.create_future()
             self._forks.append(asked)
             socket.send_fds(control, [message], attached)
-            pid, handle = await asked
+            try:
+                pid, handle = await asyncio.wait_for(asked, FORK_SECONDS)
+            except TimeoutError:
+                self._kill()
+                if self._control is control:
+                    self._on_end()
+                raise OSError(
+                    f"the template process has forked nothing in {FORK_SECONDS:g} s, and was killed"
+                ) from None
         except BaseException:
             os.close(stdin)
             os.close(output)
@@ -109,7 +121,7 @@ class Template:
         code = self._codes.pop(pid, None)
         if code is None:
             self._codes[pid] = worker.code
-        else:  # the template process has reported the end of the worker before this line ran
+        else:  # the worker has ended already, as the template process has reported
             worker.code.set_result(code.result())
         return worker
 
@@ -118,7 +130,16 @@ class Template:
         if self._control is not None:
             self._on_end()
         if self._process is not None:
-            await self._process.wait()
+            try:
+                await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+            except TimeoutError:
+                self._kill()
+                await self._process.wait()
+
+    def _kill(self) -> None:
+        """Kill a template process that hangs; the next fork starts another one."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
 
     async def _started(self) -> socket.socket:
         """Return the connection to the template process, which is started if it is not running."""

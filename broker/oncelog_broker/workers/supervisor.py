@@ -17,7 +17,8 @@ from typing import Final
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
-from oncelog_broker.runtime.disk import Disk, LockHeld
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
@@ -26,6 +27,8 @@ LEFT_OVER_SECONDS: Final = 15.0
 ten seconds after its supervisor has ended.
 """
 LEFT_OVER_TICK_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 60.0
+"""Seconds within which a worker must end after its SIGTERM; then it is killed."""
 KILL_SECONDS: Final = 10.0
 """Seconds between the second signal of a stop (which ends a slow stop) and SIGKILL."""
 
@@ -33,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs workers. `await run()`."""
+    """Runs workers: `await run()` returns when all workers have ended."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
         """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use
@@ -109,15 +112,20 @@ async def _all_ready(workers: Sequence[WorkerProcess]) -> None:
 async def _stop_in_order(
     workers: Sequence[WorkerProcess], running: Sequence[asyncio.Task[None]], at_once: asyncio.Event
 ) -> None:
-    """Stop the workers in reverse order, each after the previous worker has ended; if `at_once` is True, stop all
-    workers immediately.
+    """Stop the workers in reverse order, each after the previous worker has ended; if `at_once` is set, stop all
+    workers immediately. A worker that has not ended after STOP_SECONDS is killed: its next start recovers its logs.
     """
     hurried = asyncio.create_task(at_once.wait())
     try:
         for worker, task in zip(reversed(workers), reversed(running), strict=True):
             if not hurried.done():
                 worker.stop()
-                await asyncio.wait((task, hurried), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait((task, hurried), return_when=asyncio.FIRST_COMPLETED, timeout=STOP_SECONDS)
+                if not done:
+                    number = worker.plan.role.number
+                    logger.error("a worker did not stop in time and is killed", extra={"worker": number})
+                    worker.kill()
+                    await asyncio.wait((task,))
         if hurried.done():
             for worker in workers:
                 worker.stop()

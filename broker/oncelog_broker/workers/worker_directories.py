@@ -4,9 +4,9 @@
     data/metadata.db         the metadata store, at the same path as for a single broker
     data/worker1/            the data directory of worker 1, and so on
 
-The name has no hyphen: `worker-1` is the directory of partition 1 of a topic named `worker`. The move renames each file
-and directory of the broker, `meta.properties` last: as long as `meta.properties` is in the data directory itself, the
-move is unfinished, and the next start continues it.
+The name `worker1` has no hyphen, because `worker-1` is the directory of partition 1 of a topic named `worker`. The move
+renames each file and directory of the broker, `meta.properties` last: as long as `meta.properties` is in the data
+directory itself, the move is unfinished, and the next start continues it.
 """
 
 from __future__ import annotations

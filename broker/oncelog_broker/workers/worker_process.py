@@ -43,10 +43,13 @@ class WorkerProcess:
     """One worker. `run` keeps the worker running; `stop` ends it."""
 
     def __init__(
-        self, plan: WorkerPlan, template: Template, connect: Callable[[], Awaitable[socket.socket]] | None
+        self,
+        plan: WorkerPlan,
+        template: Template,
+        connect: Callable[[Callable[[], None]], Awaitable[socket.socket]] | None,
     ) -> None:
-        """`connect` creates the worker's end of a connection to the supervisor's store; None if the workers use
-        ZooKeeper.
+        """`connect` creates the worker's end of a connection to the supervisor's store; its argument is called when the
+        worker hangs. `connect` is None if the workers use ZooKeeper.
         """
         self.plan = plan
         self._template = template
@@ -83,7 +86,7 @@ class WorkerProcess:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
         try:
             process = self._process = await self._start()
-        except OSError as error:  # retry later, because the shortage of processes or file descriptors may be temporary
+        except OSError as error:  # retry later: a shortage of processes or file descriptors may pass
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"
@@ -98,8 +101,13 @@ class WorkerProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process (kill -9)."""
         self._stopping.set()
+        self._signal(signal.SIGKILL)
+
+    def _on_hung(self) -> None:
+        """Kill a process that hangs, so that `run` starts another one."""
+        logger.error("a worker hangs and is killed", extra={"worker": self.plan.role.number})
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -107,7 +115,7 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def _start(self) -> ForkedWorker:
-        connection = None if self._connect is None else await self._connect()
+        connection = None if self._connect is None else await self._connect(self._on_hung)
         try:
             arguments = ["serve", *self.plan.arguments, "--stop-at-eof"]
             process = await self._template.fork(arguments, self.plan.role, connection)

@@ -271,7 +271,7 @@ class Admin(Lifecycle):
         wanted = None if partitions is None else list(dict.fromkeys(partitions))
         return await elect_leaders(self._calls, kind, wanted, timeout_ms)
 
-    # offsets, cluster
+    # methods for offsets, the cluster, users, quotas and directories
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -328,7 +328,9 @@ class Admin(Lifecycle):
     async def alter_user_scram_credentials(
         self, changes: Iterable[of_users.ScramUpsertion | of_users.ScramDeletion]
     ) -> None:
-        """Apply changes; all changes of one user succeed or fail together. Raises KafkaError, PartialFailure."""
+        """Add, change and remove SCRAM credentials; all changes of one user succeed or fail together. Raises
+        KafkaError, PartialFailure.
+        """
         await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:

@@ -115,7 +115,7 @@ class Calls:
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # the broker may be down: forget all keys that it coordinates
+        if elsewhere and known is not None:  # the node may be down: forget all its groups and ids
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known
@@ -160,7 +160,7 @@ class Calls:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "unknown topic"  # the default message of this error code is about a partition
+            no_topic = "unknown topic"  # Kafka's own message would speak of a partition
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
                 (

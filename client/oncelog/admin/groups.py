@@ -27,6 +27,7 @@ DEAD: Final = "Dead"
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
+SHARE: Final = "share"
 STICKY: Final = "sticky"
 """The name of the only assignor that streams groups have."""
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}

@@ -107,7 +107,7 @@ class PreparedTransactions:
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
         if records == prepared.producer:
             return owned
-        # the take-over concerned a later transaction: its producer is fenced now, so abort that transaction
+        # The open transaction is a later one, whose producer `_take_over` has fenced, so abort it.
         if records is not None:
             await self.end(owned, commits=False)
         return None
@@ -115,7 +115,7 @@ class PreparedTransactions:
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # return here, because a take-over would fence the producer without need
+        if known.state == ONGOING:  # if no transaction is open, do not fence the producer
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):

@@ -65,8 +65,9 @@ async def describe_user_scram_credentials(
 
 
 async def alter_user_scram_credentials(calls: Calls, changes: Iterable[ScramUpsertion | ScramDeletion]) -> None:
-    """Apply changes; all changes of one user succeed or fail together. Raises KafkaError, PartialFailure; ConfigError
-    for an invalid change."""
+    """Add, change and remove SCRAM credentials; all changes of one user succeed or fail together. Raises KafkaError,
+    PartialFailure; ConfigError for an invalid change.
+    """
     from oncelog_protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Alter
 
     by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}

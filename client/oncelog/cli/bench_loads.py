@@ -104,7 +104,7 @@ async def consume(
             for partition, polled in (await consumer.poll(POLL_MS, left)).items():
                 records = [
                     record for record in polled if record.offset < ends.get(partition, 0)
-                ]  # other producers may write beyond the end offsets that were read at the start
+                ]  # skip records that were written after the start
                 measured.count += len(records)
                 measured.size_bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
             now = perf_counter()

@@ -116,7 +116,7 @@ class Measured:
 
 
 def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
-    """Return rows of a bar's lower bound, its count, and the bar as text."""
+    """Return a row for each bar of the histogram: its range as text, its count, and the bar as text."""
     bars = waits.bars()
     most = max((count for _, _, count in bars), default=0)
     return [

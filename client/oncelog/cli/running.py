@@ -63,7 +63,7 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # network errors arrive here as KafkaErrors
+    except OSError as error:  # an error of a file; network errors are KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -80,7 +80,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
     if str(error) == error.message:
-        return visible(error.message)  # no broker sent this error, so an error code would mislead
+        return visible(error.message)  # no broker sent it, so Kafka's name would mislead
     return visible(f"{error.code.name}: {error.message}")
 
 

@@ -23,7 +23,6 @@ LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State")))
 OFFSET_COLUMNS: Final = ("Topic", "Partition", "Start offset", "Lag")
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Partitions")
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Start offset", "New offset")))
-SHARE: Final = "share"
 
 
 @click.group()
@@ -39,6 +38,7 @@ def list_(bootstrap: str, output: str | None) -> None:
 
     async def command() -> list[tuple[str, ...]]:
         from oncelog.admin import Admin
+        from oncelog.admin.groups import SHARE
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             listed = await admin.groups.list()
@@ -194,7 +194,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            # Call this only for its error: it raises one for a group of another protocol.
+            # This call only serves to raise an error if the group has another protocol.
             await admin.shares.describe(group_ids)
             await admin.groups.delete(group_ids)
 

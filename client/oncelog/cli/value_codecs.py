@@ -209,7 +209,9 @@ def _text(value: Any) -> bytes:
 
 
 def _json(value: Any) -> Any:
-    """Return the JSON value of a line of text; the value of a JSON line is already a JSON value. Raises ValueError."""
+    """Return the JSON value that the text of a plain line contains. With --json, `value` is a JSON value already, and
+    is returned. Raises ValueError.
+    """
     if not isinstance(value, bytes):
         return value
     try:

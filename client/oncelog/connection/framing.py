@@ -2,8 +2,8 @@
 
 The socket writes received bytes directly into the buffers of this module. Small frames pass through a scratch buffer
 and are copied out of it. A large frame gets its
-own buffer as soon as its size is known, and its remaining bytes are received without a copy. A frame therefore never
-shares memory with later data, and record data may be used as slices of the frame.
+own buffer as soon as its size is known, and its remaining bytes are received without a copy. Later data therefore never
+overwrite a frame, and the records of a response may be used as slices of its frame.
 """
 
 from __future__ import annotations

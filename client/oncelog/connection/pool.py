@@ -187,7 +187,8 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                # a hanging broker would hold this request behind the connection's outstanding requests
+                # Prefer connections without outstanding requests, behind which this request would wait if the broker
+                # hangs.
                 return (0, load > 0, link.turn, not is_open)
             if not elsewhere and is_open:
                 return (0, load, link.turn)
@@ -225,6 +226,7 @@ class ConnectionPool:
             _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT_S)
             for waiting in late:
                 waiting.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _open(self, address: Address) -> BrokerConnection:
         if self._is_closed:

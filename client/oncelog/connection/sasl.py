@@ -28,7 +28,7 @@ from oncelog_protocol.scram import (
 
 
 class SaslClient(Protocol):
-    """The client's side of one login. Its methods raise AuthenticationFailed."""
+    """The client's side of one login. The methods raise AuthenticationFailed."""
 
     def first(self) -> bytes:
         """Return the first token of the exchange."""
@@ -56,7 +56,8 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        # A token here reports an error, and the broker refuses the login only after this byte (RFC 7628)
+        # A token that is not empty reports an error. The client must respond with the byte 1, and the broker then
+        # refuses the login (RFC 7628).
         return b"\x01" if token else None
 
 

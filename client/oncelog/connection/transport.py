@@ -217,7 +217,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._has_unanswered = True
                 # with the limits 0, the transport calls `resume_writing` only when all bytes are written
                 self._transport.set_write_buffer_limits(high=0)
-            self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
+            self._transport.write(b"".join(parts))  # not `writelines`, whose data some transports do not count
         except Exception as error:
             self._broke(error)
 
@@ -321,10 +321,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if self._end_of_throttling is not None and (self._held or self._has_unanswered):
             await asyncio.wait([self._lost], timeout=self._throttled_until - self._loop.time())
-            await asyncio.sleep(0)  # delayed requests are written in this iteration of the event loop
+            await asyncio.sleep(0)  # let the event loop write the delayed requests
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
-        if not self._transport.can_write_eof():  # with TLS, a response proves that all was read
+        # With TLS, the client cannot end only its own side. It sends a request instead: the response proves that the
+        # broker has read all earlier requests.
+        if not self._transport.can_write_eof():
             await self.send(api_versions_request(), LAST_TRY)
             self.close()
             return
@@ -432,7 +434,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
+            future.exception()  # mark the error as retrieved: otherwise the loop logs it if no caller waits
 
 
 def write_all(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
@@ -533,7 +535,7 @@ async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, i
             found = await _loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise ConnectionFailed(f"{address}: the name was not resolved within {timeout_s:g} s") from None
-    except (OSError, ValueError, OverflowError) as error:  # unknown or invalid name; port too high
+    except (OSError, ValueError, OverflowError) as error:  # unknown or invalid name, or a port above 65535
         raise ConnectionFailed(f"{address}: {error}") from error
     places: list[tuple[str, int]] = []
     for *_, place in found:

@@ -192,7 +192,9 @@ class Fetcher:
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
-        """Return the nearer replica that the leader named (KIP-392) while it is valid, otherwise the leader."""
+        """Return the node to fetch from: the nearer replica that the leader has named (KIP-392), until it expires,
+        hangs or leaves the cluster; otherwise the leader.
+        """
         cluster, node_id = self._metadata.cluster, position.preferred_replica
         if node_id != NO_NODE:
             if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
@@ -383,7 +385,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # a waiting poll then also repeats the look-ups of start offsets that are due
+        self._wake()  # a waiting poll then also repeats due look-ups of offsets
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
         """Handle a failed request: retry after the backoff, or set an error for the application."""

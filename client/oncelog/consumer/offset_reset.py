@@ -55,7 +55,8 @@ request was sent.
 
 
 class OffsetReset:
-    """Looks up the positions of all partitions without a position. `committed` is None without a group.
+    """Looks up the positions of all partitions without a position. `committed`, the function that requests committed
+    offsets, is None for a consumer without a group.
 
     If an offset cannot be found, the partition gets an error that poll raises; retriable failures are repeated after a
     backoff and a metadata refresh. `wake` is called after each look-up.

@@ -199,8 +199,8 @@ class Metadata:
         try:
             return await self._refresh()
         finally:
-            # clear the task here, not in a callback, because a caller in between would otherwise share the finished
-            # task
+            # Clear the task here, and not in a callback of the task: a caller that comes before the callback runs would
+            # otherwise share a task that is already finished.
             self._running = None
 
     async def _refresh(self) -> Cluster:
@@ -252,7 +252,7 @@ class Metadata:
         self._last_s = now
         if task.cancelled():
             return
-        error = task.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
+        error = task.exception()  # mark the error as retrieved: otherwise the loop logs it if no caller waits
         if self._is_closed:
             return
         if error is None:

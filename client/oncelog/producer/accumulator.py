@@ -77,7 +77,7 @@ class Ready:
 
 
 class Accumulator:
-    """Stores the batches of a producer. Its methods are called in this order: `append` adds a record to a queue's tail,
+    """Stores the batches of a producer. The methods are called in this order: `append` adds a record to a queue's tail,
     or `open` starts a new batch; `ready` and `drain` take batches; `complete`, `give_up`, `split` or `requeue` then
     records the result of each batch that was taken.
 
@@ -186,7 +186,7 @@ class Accumulator:
                 ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
-                # the batch must wait for a response or a new epoch, and this event wakes the sender
+                # A response or a new epoch, for which this batch waits, wakes the sender.
                 due = head.deadline
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
@@ -323,8 +323,8 @@ class Accumulator:
         return self._session is None or self._session.may_drain(queue.sequences, head)
 
     def _settle(self, queue: PartitionQueue) -> None:
-        """Decide which of the given-up batches are in the log. While a batch is in flight, wait, because its response
-        may show which batches are in the log.
+        """Decide which of the given-up batches (which are not sent again, and not acknowledged) are in the log. While a
+        batch is in flight, wait, because its response may show which batches are in the log.
         """
         if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return

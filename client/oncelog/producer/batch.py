@@ -205,7 +205,8 @@ class ProducerBatch:
         for index, waiter in enumerate(self.waiters):
             if not waiter.done():
                 waiter.set_exception(own.get(index, rest))
-                waiter.exception()  # mark as retrieved: an error of a future that no caller awaits must not be logged
+                # Mark the error as retrieved, so that the loop does not log it if no caller awaits the future
+                waiter.exception()
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
         """Return the same records in batches of at most `size_limit` bytes before compression, with at least one record

@@ -92,8 +92,8 @@ class StickyPartition:
     `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
     The bytes of a batch are counted when the next batch starts, so that no work per record is needed. A batch that is
-    sent before it is full (linger) does not cause a switch. Otherwise a slow broker would get more and more records:
-    its batches fill up while they wait, so each of them would get more records than a batch of a fast broker.
+    sent before it is full (linger) does not cause a switch. If each batch caused a switch, a slow broker would get more
+    records than a fast broker, because its batches fill up while they wait.
 
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does

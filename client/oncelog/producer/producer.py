@@ -370,9 +370,8 @@ class Producer(Lifecycle, Generic[K, V]):
 
         All records share one future: it gets the metadata of the first record when all are acknowledged, or the first
         error. One call is cheaper than calling `send` for each record. Raises the errors of `send`, and ValueError if
-        there
-        are no values or a column has another length. The records before a refused record have then been queued; in a
-        transaction, abort it.
+        there are no values or a column has another length. The records before a refused record have then been queued;
+        inside a transaction, abort the transaction.
         """
         if self.spans is not None and not isinstance(headers, TracedColumn):
             told = topic, partition, values, headers

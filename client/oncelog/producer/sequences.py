@@ -158,8 +158,8 @@ class PartitionSequences:
         self._is_over = True
 
     def settle(self) -> None:
-        """Decide whether batches that were given up are in the log, and renumber; called when no batch of this
-        partition is in flight.
+        """Decide whether given-up batches (not acknowledged, and not sent again) are in the log, and renumber. Called
+        when no batch of this partition is in flight.
 
         Sets `needs_restart` if only a new epoch helps.
         """
@@ -170,10 +170,10 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                # send the first waiting batch: its response shows whether the given-up batches are in the log
+                # The response to the first waiting batch will show whether the given-up batches are in the log.
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
-                self.is_unresolved = self.has_gap = False  # later batches are in the log, so this one is too
+                self.is_unresolved = self.has_gap = False  # later batches are in the log, and so is the given-up batch
             else:
                 self.needs_restart = True
         elif self.has_gap:

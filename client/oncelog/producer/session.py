@@ -59,8 +59,8 @@ class Verdict(Enum):
 
     RETRY = auto()
     FAIL = auto()
-    BY_ERROR = auto()  # treat the error as a producer without idempotence does: retry if the error is retriable
-    DUPLICATE = auto()  # the batch is already in the log
+    BY_ERROR = auto()  # As without idempotence: retry if the error is retriable.
+    DUPLICATE = auto()  # The batch is in the log already.
 
 
 class ProducerSession:

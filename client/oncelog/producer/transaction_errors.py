@@ -2,8 +2,8 @@
 
 For each code, the table depends on whether another producer may have owned the transactional id since this producer's
 last successful request (S90). If another owner is possible, the error is fatal, because this producer's state is
-outdated. The coordinator may also have forgotten the other owner. In that case no broker would fence this producer, and
-this producer would take the transactional id away from the other owner.
+outdated. The coordinator may also have forgotten the other owner. If this producer then continued, no broker would
+fence it, and it would take the transactional id away from the other owner.
 
 After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
 producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
@@ -30,9 +30,9 @@ class Meaning(Enum):
     """The meaning of a coordinator's response."""
 
     DONE = auto()
-    AGAIN = auto()  # retriable
-    CONCURRENT = auto()  # the previous transaction is being completed: retry after a very short backoff
-    MOVED = auto()  # another broker is the coordinator now: look it up again
+    AGAIN = auto()  # The error is retriable.
+    CONCURRENT = auto()  # The previous transaction is being completed: retry after a very short backoff.
+    MOVED = auto()  # Another broker is the coordinator now: look it up.
     ABORTABLE = auto()
     FENCED = auto()
     FATAL = auto()
@@ -42,8 +42,8 @@ class End(Enum):
     """The ways in which a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
-    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn, so InitProducerId must end the transaction (KIP-588)
-    NONE = auto()  # this producer can no longer end the transaction
+    NEXT_EPOCH = auto()  # The coordinator accepts no EndTxn: InitProducerId ends the transaction (KIP-588).
+    NONE = auto()  # This producer can no longer end the transaction.
 
 
 class Rule(NamedTuple):
@@ -79,8 +79,8 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ),
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
-        _M.FENCED,  # the equivalent of PRODUCER_FENCED in older versions (T8)
-        _M.ABORTABLE,  # the code is the same for another owner's epoch and for a coordinator's abort (KIP-588)
+        _M.FENCED,  # Older versions send this code instead of PRODUCER_FENCED (T8).
+        _M.ABORTABLE,  # A newer owner or an abort by the coordinator may have raised the epoch (KIP-588).
         End.NEXT_EPOCH,
         True,
         "InitProducerId tells whether the epoch is another owner's",

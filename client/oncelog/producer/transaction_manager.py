@@ -35,7 +35,8 @@ ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; 
 
 class TransactionManager:
     """Invariants: `state` changes only along `transaction_states.PREVIOUS`. `error` is set in the two error states, and
-    kept during the abort. `added` and `pending` are disjoint, and both are empty outside a transaction.
+    kept during the abort. The sets of partitions `added` and `pending` have no common partition, and both are empty
+    outside a transaction.
     """
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:

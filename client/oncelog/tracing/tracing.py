@@ -78,8 +78,8 @@ class Tracing:
         return propagate.get_global_textmap() if self._propagator is None else self._propagator
 
     def context_of(self, record: Traced, onto: Context | None = None) -> Context:
-        """Return the context of `record`: the span in which it was sent, and baggage. The current context is included
-        only if it is passed as `onto`; values of the record then replace values of `onto`.
+        """Return the context of `record`: the span in which it was sent, and baggage. With `onto`, such as the current
+        context, the result also has the values of `onto` that the record does not set.
         """
         return self.context_in(record.headers, onto)
 

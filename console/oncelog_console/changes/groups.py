@@ -10,6 +10,7 @@ from oncelog.admin import Admin
 from oncelog_console.changes.change import BadField, Change, Fields, Preview
 from oncelog_console.changes.commands import oncelog
 from oncelog_console.link import Link
+from oncelog_console.lookups import share_groups
 from oncelog_console.visible_text import plural
 
 
@@ -47,6 +48,44 @@ class DeleteGroup(Change):
     async def apply(self, link: Link) -> str:
         await (await link.admin()).groups.delete([self.group_id])
         return f"Deleted the group {self.group_id}."
+
+    @property
+    def back(self) -> tuple[str, dict[str, str]]:
+        return "/groups", {}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareGroup(Change):
+    """Deletes a share group without members, and its progress (KIP-932)."""
+
+    section: ClassVar[str] = "groups"
+    name_in_url: ClassVar[str] = "share-group-delete"
+    heading: ClassVar[str] = "Delete a share group"
+    verb: ClassVar[str] = "Delete it"
+    is_dangerous: ClassVar[bool] = True
+    group_id: str
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        return cls(fields.text("id", "the group"))
+
+    @property
+    def title(self) -> str:
+        return f"Delete the share group {self.group_id}?"
+
+    def command(self, bootstrap: str) -> str:
+        return oncelog(bootstrap, "shares delete", self.group_id)
+
+    async def preview(self, link: Link) -> Preview:
+        look = await share_groups.look(await link.admin(), self.group_id)
+        if look.group.members:
+            raise BadField(f"the group has {plural(len(look.group.members), 'member')}: stop them first")
+        warning = "Its members begin at share.auto.offset.reset if they come back."
+        return Preview((("Partitions with progress", str(len(look.rows))),), warning)
+
+    async def apply(self, link: Link) -> str:
+        await (await link.admin()).groups.delete([self.group_id])
+        return f"Deleted the share group {self.group_id}."
 
     @property
     def back(self) -> tuple[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from oncelog_console.changes.acls import AddAcl, RemoveAcl
 from oncelog_console.changes.change import Change
-from oncelog_console.changes.groups import DeleteGroup, DeleteOffsets
+from oncelog_console.changes.groups import DeleteGroup, DeleteOffsets, DeleteShareGroup
 from oncelog_console.changes.quotas import RemoveQuota, SetQuota
 from oncelog_console.changes.records import DeleteRecords, ProduceRecord
 from oncelog_console.changes.topics import AlterTopic, CreateTopic, DeleteTopic
@@ -16,7 +16,8 @@ from oncelog_console.changes.users import RemoveUser, SetUser
 KINDS: Final[Mapping[str, type[Change]]] = {
     kind.name_in_url: kind
     for kind in (
-        CreateTopic, AlterTopic, DeleteTopic, ProduceRecord, DeleteRecords, DeleteGroup, DeleteOffsets,
+        CreateTopic, AlterTopic, DeleteTopic, ProduceRecord, DeleteRecords, DeleteGroup, DeleteShareGroup,
+        DeleteOffsets,
         AddAcl, RemoveAcl, SetUser, RemoveUser, SetQuota, RemoveQuota,
     )
 }  # fmt: skip

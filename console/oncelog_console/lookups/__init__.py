@@ -16,4 +16,5 @@
 - `query_history` samples metrics of Spark's streaming queries.
 - `connect` reads and restarts connectors and tasks of Kafka Connect.
 - `groups` reads a group with its members and positions, and plans offset resets.
+- `share_groups` reads a share group with its members and its progress.
 """

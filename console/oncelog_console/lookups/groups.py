@@ -9,7 +9,8 @@ from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.admin.groups import DescribedGroup, GroupMember
 from oncelog.cli.group_positions import bounds_of, planned
 from oncelog.cli.offsets import Position
-from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion
+from oncelog_console.lookups import share_groups
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 
@@ -43,6 +44,21 @@ class GroupView:
     def lag(self) -> int | None:
         known = [row.lag for row in self.rows if row.lag is not None]
         return sum(known) if known else None
+
+
+async def look_at_any(admin: Admin, group_id: str) -> GroupView | share_groups.ShareGroupView:
+    """Return the state of a group of any protocol. Raises KafkaError, with GROUP_ID_NOT_FOUND for a group that does not
+    exist.
+    """
+    try:
+        return await look(admin, group_id)
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        try:
+            return await share_groups.look(admin, group_id)
+        except UnsupportedVersion:  # the cluster has no share groups
+            raise error from None
 
 
 async def look(admin: Admin, group_id: str) -> GroupView:

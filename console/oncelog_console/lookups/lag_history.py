@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from oncelog import TopicPartition
 from oncelog.admin import LATEST_TIMESTAMP, Admin
+from oncelog.admin.groups import SHARE, ListedGroup
 from oncelog.cli.running import describe
 from oncelog.cli.top_snapshot import lag_of
 from oncelog.clock import now_ms
 from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_SAMPLED_GROUPS, SAMPLE_SECONDS, SAMPLES
 from oncelog_console.link import Link
+from oncelog_console.lookups.share_groups import share_lag
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +87,8 @@ class LagHistory:
         listed = await admin.groups.list()
         self.left_out = max(0, len(listed) - MAX_SAMPLED_GROUPS)
         listed = listed[:MAX_SAMPLED_GROUPS]
-        committed = {group.group_id: await _committed(admin, group.group_id) for group in listed}
+        shares = {group.group_id: await _lag_of_shares(admin, group.group_id) for group in listed if is_share(group)}
+        committed = {group.group_id: await _committed(admin, group.group_id) for group in listed if not is_share(group)}
         ends = await _ends(admin, {where for offsets in committed.values() for where in offsets or ()})
         at_ms = now_ms()
         known = self.groups
@@ -93,10 +96,12 @@ class LagHistory:
         for group in listed:
             history = known.get(group.group_id) or GroupHistory(group.group_id, group.state, group.protocol_type)
             history.state, history.protocol_type = group.state, group.protocol_type
-            offsets = committed[group.group_id]
+            offsets = committed.get(group.group_id)
             if offsets is not None:
                 history.committed = offsets
-            lag = None if offsets is None else lag_of({tuple(w): o for w, o in offsets.items()}, ends)
+            lag = shares.get(group.group_id)
+            if offsets is not None:
+                lag = lag_of({tuple(where): offset for where, offset in offsets.items()}, ends)
             history.points.append(LagPoint(at_ms, lag))
             self.groups[group.group_id] = history
         self.samples += 1
@@ -108,6 +113,20 @@ class LagHistory:
             for group_id, history in self.groups.items()
             if partition in history.committed
         }
+
+
+def is_share(group: ListedGroup) -> bool:
+    return group.group_type == SHARE
+
+
+async def _lag_of_shares(admin: Admin, group_id: str) -> int | None:
+    """Return the lag of a share group; None if it is unavailable. Raises ConnectionFailed."""
+    try:
+        return share_lag((await admin.shares.offsets(group_id)).values())
+    except ConnectionFailed:
+        raise
+    except KafkaError:
+        return None
 
 
 async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int] | None:

@@ -9,6 +9,7 @@ from oncelog.clock import now_ms
 from oncelog_console.drawing.lag_chart import lag_chart, spark
 from oncelog_console.limits import MAX_ROWS
 from oncelog_console.lookups import groups as look_at
+from oncelog_console.lookups.share_groups import ShareGroupView
 from oncelog_console.pages.page_request import admin_of, console_of, page, text_of
 from oncelog_console.rendering import render
 
@@ -31,15 +32,15 @@ async def group(request: Request) -> Response:
     group_id = text_of(request.query_params.get("id"), "id")
     console = console_of(request)
 
-    async def load() -> look_at.GroupView:
-        return await look_at.look(await admin_of(request), group_id)
+    async def load() -> look_at.GroupView | ShareGroupView:
+        return await look_at.look_at_any(await admin_of(request), group_id)
 
-    look: look_at.GroupView = await console.shared.get(("group", group_id), load)
+    look: look_at.GroupView | ShareGroupView = await console.shared.get(("group", group_id), load)
     known = console.history.groups.get(group_id)
     points = () if known is None else known.points
     return render(
         request,
-        "group.html",
+        "share-group.html" if isinstance(look, ShareGroupView) else "group.html",
         look=look,
         group=look.group,
         rows=look.rows[:MAX_ROWS],

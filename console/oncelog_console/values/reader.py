@@ -63,8 +63,8 @@ class ReadValue:
 
 
 class _Source(NamedTuple):
-    """How one value was encoded: `kind` is a description for the user; in addition the schema, or the reason why the
-    schema is missing.
+    """Describes how one value was encoded. `kind` is a description for the user; `problem` is the reason why the schema
+    is missing, None if it is not missing.
     """
 
     kind: str

@@ -99,8 +99,8 @@ def told(kind: str, message: str) -> str:
 
 
 def _root(kind: str, message: str) -> tuple[str, str]:
-    """Return the kind and the message of the innermost error in the message: the last traceback line of an error class
-    of oncelog, otherwise the last traceback line of any error.
+    """Return the kind and the message of the innermost error that `message` contains: the last traceback line with an
+    error class of oncelog, otherwise the last traceback line of any error.
     """
     raised = [(match[1], match[2]) for match in _RAISED.finditer(message)]
     known = [each for each in raised if each[0] in _OURS or each[0] in ADVICE]

@@ -1,8 +1,8 @@
 """Writes streams and batches: the work of each task, and what the driver does with the messages of the tasks.
 
 Spark creates a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another copy, in
-another process. All shared state is therefore passed in the messages. Spark may call `abort` after a `commit` that has
-decided the batch.
+another process. All shared state is therefore passed in the messages. Spark also calls `abort` after a `commit` that
+raised an error; if that `commit` had written the decision to commit the batch, `abort` finishes the commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Maps Avro schemas to Arrow types. Pure.
 
-A union with null becomes a nullable column; a union of int and long becomes a long, one of float and double a double;
-other unions are refused. The logical types that Spark also has are kept: decimal, date and timestamps. A uuid becomes a
-string; times of day remain numbers.
+A union with null becomes a nullable column. A union of int and long becomes a long, and a union of float and double
+becomes a double. Other unions are refused. The logical types that Spark also has are kept: decimal, date and
+timestamps. A uuid becomes a string; times of day remain numbers.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class OffsetCommitValue:
 
 @message(versions="2", flexible=None)
 class GroupMetadataKey:
-    """A group."""
+    """The key of a group's state."""
 
     group: str = string("2")
 

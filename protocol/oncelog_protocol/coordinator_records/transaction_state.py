@@ -36,7 +36,7 @@ class TransactionLogValue:
     next_producer_id: int = int64("1+", tag=1, default=-1)
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
-    transaction_status: int = int8()  # a TransactionState
+    transaction_status: int = int8()  # the number of a TransactionState
     transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # start time of the transaction in ms; -1 if none was started

@@ -26,10 +26,10 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
 class AddOffsetsToTxnResponse:
     """Whether the group's partition was added to the transaction.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
-    v4: TRANSACTION_ABORTABLE possible (KIP-890).
+    v4: TRANSACTION_ABORTABLE is possible (KIP-890).
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,
     PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS (try again), TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

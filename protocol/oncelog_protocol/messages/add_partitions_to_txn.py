@@ -44,11 +44,11 @@ class AddPartitionsToTxnTopic:
 class AddPartitionsToTxnResponse:
     """The response has one result per partition, for one transaction (v0-3) or several (v4+).
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
     v4: results_by_transaction, and an error of the entire request.
-    v5: TRANSACTION_ABORTABLE possible (KIP-890).
+    v5: TRANSACTION_ABORTABLE is possible (KIP-890).
 
     Errors of a partition: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS (try again),

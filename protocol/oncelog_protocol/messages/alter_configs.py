@@ -32,7 +32,7 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"]):
 class AlterConfigsResponse:
     """The response has one result per resource.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
 
     Errors of a resource: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER,

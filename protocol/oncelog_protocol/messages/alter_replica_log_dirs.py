@@ -29,7 +29,7 @@ class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
 class AlterReplicaLogDirsResponse:
     """For each replica, whether its move has begun; DescribeLogDirs shows the progress.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
 
     Errors of a partition: CLUSTER_AUTHORIZATION_FAILED, LOG_DIR_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION,

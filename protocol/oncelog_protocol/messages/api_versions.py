@@ -27,7 +27,7 @@ class ApiVersionsResponse:
     (KIP-511, T2).
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then mutes the connection.
+    v2: on a quota violation, the broker responds before it mutes the connection.
     v3: flexible; features as tagged fields (KIP-584).
     v4: supported_features may have min_version 0; below v4, such features are left out.
 

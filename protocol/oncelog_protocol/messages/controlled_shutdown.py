@@ -1,4 +1,5 @@
-"""ControlledShutdown (7): a broker that stops asks the controller to move its leadership. Between brokers.
+"""ControlledShutdown (7): a broker that stops asks the controller to move its leadership. Only brokers send this
+request.
 
 Version 0 is not declared, because its request header has no client id and no broker uses it any more.
 """

@@ -1,4 +1,6 @@
-"""CreateAcls (30): adds ACLs (KIP-140). The numbers are defined in `oncelog_protocol/acls.py`."""
+"""CreateAcls (30): adds ACLs (KIP-140). `oncelog_protocol/acls.py` defines the numbers of resource types, pattern
+types, operations and permissions.
+"""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
 class CreatePartitionsResponse:
     """The response has one result per topic.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
-    v3: THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
+    v3: THROTTLING_QUOTA_EXCEEDED is possible (KIP-599).
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not above the present number),
     INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, REASSIGNMENT_IN_PROGRESS, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,

@@ -55,9 +55,9 @@ class CreateTopicsResponse:
     """The response has one result per topic.
 
     v2: throttle_time_ms.
-    v3: on a quota violation, the broker responds first and then throttles.
+    v3: on a quota violation, the broker responds before it throttles the client.
     v5: flexible; partitions, replication factor and configuration of the new topic (KIP-525).
-    v6: THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
+    v6: THROTTLING_QUOTA_EXCEEDED is possible (KIP-599).
     v7: topic_id (KIP-516).
 
     Errors of a topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,

@@ -1,5 +1,5 @@
-"""DeleteAcls (31): deletes the ACLs that filters match (KIP-140). The numbers are defined in
-`oncelog_protocol/acls.py`.
+"""DeleteAcls (31): deletes the ACLs that filters match (KIP-140). `oncelog_protocol/acls.py` defines the numbers of
+resource types, pattern types, operations and permissions.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
 class DeleteGroupsResponse:
     """The response has one result per group.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
 
     Errors of a group: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NOT_COORDINATOR,

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
-    """Delete the records below an offset of each partition.
+    """Delete, in each partition, the records below a given offset.
 
     v2: flexible.
     """
@@ -30,7 +30,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
 class DeleteRecordsResponse:
     """The new low watermark of each partition: the lowest log start offset of its live replicas.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
 
     Errors of a partition: OFFSET_OUT_OF_RANGE (above the high watermark), UNKNOWN_TOPIC_OR_PARTITION,

@@ -31,10 +31,10 @@ class DeleteTopicsResponse:
     """The response has one result per topic.
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: TOPIC_DELETION_DISABLED replaces INVALID_REQUEST.
     v4: flexible.
-    v5: error_message; THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
+    v5: error_message; THROTTLING_QUOTA_EXCEEDED is possible (KIP-599).
     v6: topic_id; name is None if the id is unknown or the caller may not see the topic.
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, NOT_CONTROLLER,

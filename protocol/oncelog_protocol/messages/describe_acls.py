@@ -1,5 +1,5 @@
-"""DescribeAcls (29): returns the ACLs that a filter matches (KIP-140). The numbers are defined in
-`oncelog_protocol/acls.py`.
+"""DescribeAcls (29): returns the ACLs that a filter matches (KIP-140). `oncelog_protocol/acls.py` defines the numbers
+of resource types, pattern types, operations and permissions.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class DescribeClusterRequest(Request["DescribeClusterResponse"]):
 class DescribeClusterResponse:
     """The brokers, the id of the controller, and the operations that the caller may perform.
 
-    v1: endpoint_type; MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE possible (KIP-919).
+    v1: endpoint_type; MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE are possible (KIP-919).
     v2: is_fenced (KIP-1073).
     """
 

@@ -74,7 +74,7 @@ class DescribeConfigsResponse:
     """The requested keys of each resource, including keys that are not set and have their default value (T23).
 
     v1: config_source and synonyms replace is_default (KIP-226).
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: config_type and documentation (KIP-569).
     v4: flexible.
 

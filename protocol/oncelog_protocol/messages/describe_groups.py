@@ -23,7 +23,7 @@ class DescribeGroupsResponse:
     """The response has one entry per group.
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: authorized_operations (KIP-430).
     v4: group_instance_id (KIP-345).
     v5: flexible.

@@ -24,7 +24,7 @@ class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
 class DescribeLogDirsResponse:
     """The response has one entry per log directory.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
     v3: an error of the entire request.
     v4: total_bytes and usable_bytes of the volume (KIP-827).

@@ -26,10 +26,10 @@ class EndTxnResponse:
     """The response to EndTxn. Success means that the decision to commit or abort is in the coordinator's log; the
     markers may not be written yet.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
-    v4: TRANSACTION_ABORTABLE possible (KIP-890).
+    v4: TRANSACTION_ABORTABLE is possible (KIP-890).
     v5: the producer id and epoch for the next transaction, with sequences starting at 0 again (KIP-890, T7).
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,

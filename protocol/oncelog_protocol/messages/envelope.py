@@ -1,4 +1,4 @@
-"""Envelope (58): a broker forwards a client's request to the controller (KIP-590). Between brokers."""
+"""Envelope (58): a broker forwards a client's request to the controller (KIP-590). Only brokers send this request."""
 
 from __future__ import annotations
 

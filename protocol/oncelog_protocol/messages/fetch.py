@@ -37,7 +37,7 @@ class FetchRequest(Request["FetchResponse"]):
 
     v4: isolation_level; batches of format v2.
     v5: log_start_offset, which followers report.
-    v7: fetch sessions (KIP-227): session id 0 with epoch -1 means no session, with epoch 0 it requests a new session.
+    v7: fetch sessions (KIP-227): session id 0 and epoch -1 mean no session, id 0 and epoch 0 request one.
     v9: current_leader_epoch, by which leader and client fence each other (KIP-320).
     v10: the client reads zstd (KIP-110, T19).
     v11: rack_id, to read from the nearest replica (KIP-392).
@@ -105,14 +105,14 @@ class FetchResponse:
 
     v4: last_stable_offset and aborted_transactions.
     v5: log_start_offset.
-    v6: KAFKA_STORAGE_ERROR possible.
+    v6: KAFKA_STORAGE_ERROR is possible.
     v7: fetch sessions (KIP-227); an error of the entire response.
-    v8: on a quota violation, the broker responds first and then throttles.
+    v8: on a quota violation, the broker responds before it throttles the client.
     v10: records may be compressed with zstd; an older reader gets UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
     v11: preferred_read_replica (KIP-392).
     v12: flexible; diverging_epoch and current_leader (KIP-595).
-    v13: topic ids replace names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
-    v14: OFFSET_MOVED_TO_TIERED_STORAGE possible (KIP-405).
+    v13: topic ids replace names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID are possible (T9).
+    v14: OFFSET_MOVED_TO_TIERED_STORAGE is possible (KIP-405).
     v16: node_endpoints (KIP-951).
 
     Errors of the response: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.

@@ -28,7 +28,7 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """
 
     key: str = string("0-3", default="")
-    key_type: int = int8("1+", default=0)  # a CoordinatorType
+    key_type: int = int8("1+", default=0)  # the number of a CoordinatorType
     coordinator_keys: list[str] = array("4+", of=string(), default_factory=list)
 
 
@@ -38,10 +38,10 @@ class FindCoordinatorResponse:
     (S30).
 
     v1: throttle_time_ms, error_message.
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: flexible.
     v4: one entry per key in `coordinators`; the fields of a single coordinator are removed (KIP-699).
-    v5: TRANSACTION_ABORTABLE possible (KIP-890).
+    v5: TRANSACTION_ABORTABLE is possible (KIP-890).
 
     Errors: COORDINATOR_NOT_AVAILABLE (try again), GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     INVALID_REQUEST (unknown key type).

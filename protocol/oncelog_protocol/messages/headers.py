@@ -19,8 +19,7 @@ class RequestHeader:
     request_api_version: int = int16()
     correlation_id: int = int32()
     # The length of client_id is not compact, not even in v2, because a broker must be able to read the header of an
-    # ApiVersions request
-    # whose version it does not know.
+    # ApiVersions request whose version the broker does not know.
     client_id: str | None = string("1+", nullable="1+", flexible=None, default=None)
 
 

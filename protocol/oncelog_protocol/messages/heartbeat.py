@@ -24,8 +24,8 @@ class HeartbeatResponse:
     """The response says whether the member's generation is still current.
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
-    v3: FENCED_INSTANCE_ID possible (KIP-345).
+    v2: on a quota violation, the broker responds before it throttles the client.
+    v3: FENCED_INSTANCE_ID is possible (KIP-345).
     v4: flexible.
 
     Errors: REBALANCE_IN_PROGRESS (join again), ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,

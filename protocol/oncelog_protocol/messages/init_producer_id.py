@@ -33,10 +33,10 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
 class InitProducerIdResponse:
     """The producer id and epoch to use.
 
-    v1: on a quota violation, the broker responds first and then throttles.
+    v1: on a quota violation, the broker responds before it throttles the client.
     v2: flexible.
     v4: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
-    v5: TRANSACTION_ABORTABLE possible (KIP-890).
+    v5: TRANSACTION_ABORTABLE is possible (KIP-890).
     v6: the producer id and epoch of the transaction that was kept open (KIP-939), -1 if no transaction was kept open.
 
     Errors: CONCURRENT_TRANSACTIONS (try again), NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,

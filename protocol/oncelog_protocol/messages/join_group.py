@@ -43,9 +43,9 @@ class JoinGroupResponse:
     their assignments with SyncGroup.
 
     v2: throttle_time_ms.
-    v3: on a quota violation, the broker responds first and then throttles.
-    v4: MEMBER_ID_REQUIRED possible (KIP-394).
-    v5: group_instance_id of the members; FENCED_INSTANCE_ID possible (KIP-345).
+    v3: on a quota violation, the broker responds before it throttles the client.
+    v4: MEMBER_ID_REQUIRED is possible (KIP-394).
+    v5: group_instance_id of the members; FENCED_INSTANCE_ID is possible (KIP-345).
     v6: flexible.
     v7: protocol_type; protocol_name is None if there is no generation (KIP-559).
     v9: skip_assignment: a static leader has rejoined, and the assignment is kept (KIP-814).

@@ -31,7 +31,7 @@ class LeaveGroupResponse:
     """From v3 on, the response has one result per member.
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: members (KIP-345).
     v4: flexible.
 

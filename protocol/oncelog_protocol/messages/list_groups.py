@@ -23,7 +23,7 @@ class ListGroupsResponse:
     """The groups that the responding broker coordinates; to list all groups, send the request to every broker.
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
+    v2: on a quota violation, the broker responds before it throttles the client.
     v3: flexible.
     v4: group_state (KIP-518).
     v5: group_type (KIP-848).

@@ -28,11 +28,11 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     v2: isolation_level.
     v4: current_leader_epoch (KIP-320).
     v6: flexible.
-    v7: MAX_TIMESTAMP (KIP-734).
-    v8: EARLIEST_LOCAL_TIMESTAMP (KIP-405).
-    v9: LATEST_TIERED_TIMESTAMP (KIP-1005).
+    v7: the value MAX_TIMESTAMP (KIP-734).
+    v8: the value EARLIEST_LOCAL_TIMESTAMP (KIP-405).
+    v9: the value LATEST_TIERED_TIMESTAMP (KIP-1005).
     v10: timeout_ms, for the lookups in remote storage (KIP-1075).
-    v11: EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
+    v11: the value EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
     """
 
     replica_id: int = int32()  # broker id of a follower; -1 means a consumer
@@ -59,9 +59,9 @@ class ListOffsetsResponse:
     record.
 
     v2: throttle_time_ms.
-    v3: on a quota violation, the broker responds first and then throttles.
+    v3: on a quota violation, the broker responds before it throttles the client.
     v4: leader_epoch of the found record (KIP-320).
-    v5: OFFSET_NOT_AVAILABLE possible, while the high watermark of a new leader lags behind.
+    v5: OFFSET_NOT_AVAILABLE is possible, while the high watermark of a new leader lags behind.
     v6: flexible.
 
     Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,

@@ -39,7 +39,7 @@ class MetadataResponse:
     v2: cluster_id.
     v3: throttle_time_ms.
     v5: offline_replicas (KIP-112).
-    v6: on a quota violation, the broker responds first and then throttles.
+    v6: on a quota violation, the broker responds before it throttles the client.
     v7: leader_epoch (KIP-320).
     v8: authorized operations (KIP-430).
     v9: flexible.

@@ -46,11 +46,11 @@ class OffsetCommitResponse:
     """The response has one result per partition.
 
     v3: throttle_time_ms.
-    v4: on a quota violation, the broker responds first and then throttles.
-    v7: FENCED_INSTANCE_ID possible (KIP-345).
+    v4: on a quota violation, the broker responds before it throttles the client.
+    v7: FENCED_INSTANCE_ID is possible (KIP-345).
     v8: flexible.
-    v9: STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND possible (KIP-848).
-    v10: topic ids replace names; UNKNOWN_TOPIC_ID possible.
+    v9: STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND are possible (KIP-848).
+    v10: topic ids replace names; UNKNOWN_TOPIC_ID is possible.
 
     Errors of a partition: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE,

@@ -61,13 +61,13 @@ class OffsetFetchResponse:
 
     v2: an error of the entire group.
     v3: throttle_time_ms.
-    v4: on a quota violation, the broker responds first and then throttles.
+    v4: on a quota violation, the broker responds before it throttles the client.
     v5: committed_leader_epoch (KIP-320).
     v6: flexible.
-    v7: UNSTABLE_OFFSET_COMMIT possible (KIP-447).
+    v7: UNSTABLE_OFFSET_COMMIT is possible (KIP-447).
     v8: groups replace topics (KIP-709).
-    v9: STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID possible (KIP-848).
-    v10: topic ids replace names; UNKNOWN_TOPIC_ID possible.
+    v9: STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID are possible (KIP-848).
+    v10: topic ids replace names; UNKNOWN_TOPIC_ID is possible.
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
     UNSTABLE_OFFSET_COMMIT, UNKNOWN_TOPIC_OR_PARTITION, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED.

@@ -60,7 +60,7 @@ class ProduceResponse:
     """The base offset of each batch. A request with acks=0 has no response.
 
     v2: log_append_time_ms.
-    v4: KAFKA_STORAGE_ERROR possible.
+    v4: KAFKA_STORAGE_ERROR is possible.
     v5: log_start_offset, from which an idempotent client learns whether retention or a loss has removed its earlier
     records (S28).
     v8: record_errors and error_message (KIP-467).
@@ -68,7 +68,7 @@ class ProduceResponse:
     v10: current_leader and node_endpoints, with which the client needs no Metadata request after a leader change
     (KIP-951).
     v11: TRANSACTION_ABORTABLE replaces INVALID_TXN_STATE (T8).
-    v13: topic ids replace names; UNKNOWN_TOPIC_ID possible.
+    v13: topic ids replace names; UNKNOWN_TOPIC_ID is possible.
 
     Errors of a partition: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_REQUIRED_ACKS,

@@ -44,7 +44,7 @@ class AcknowledgeType(IntEnum):
 
 
 class AcquireMode(IntEnum):
-    """The meaning of `max_records` (v2)."""
+    """Says how strictly the broker keeps the limit `max_records` (v2)."""
 
     BATCH_OPTIMIZED = 0
     """The broker acquires entire batches, so the number of records may exceed the limit."""

@@ -35,8 +35,8 @@ class SyncGroupResponse:
     """The assignment of this member. The assignment must be complete, because clients crash on a truncated one (T14).
 
     v1: throttle_time_ms.
-    v2: on a quota violation, the broker responds first and then throttles.
-    v3: FENCED_INSTANCE_ID possible (KIP-345).
+    v2: on a quota violation, the broker responds before it throttles the client.
+    v3: FENCED_INSTANCE_ID is possible (KIP-345).
     v4: flexible.
     v5: protocol_type and protocol_name (KIP-559).
 

@@ -41,9 +41,9 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
 class TxnOffsetCommitResponse:
     """The response has one result per partition.
 
-    v1: on a quota violation, the broker responds first and then throttles.
-    v3: flexible; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID possible (KIP-447).
-    v4: TRANSACTION_ABORTABLE possible (KIP-890).
+    v1: on a quota violation, the broker responds before it throttles the client.
+    v3: flexible; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID are possible (KIP-447).
+    v4: TRANSACTION_ABORTABLE is possible (KIP-890).
 
     Errors of a partition: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_EPOCH, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE,

@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class UpgradeType(IntEnum):
-    """How the level of a feature may be changed."""
+    """Says in which direction the level of a feature may be changed."""
 
     UNKNOWN = 0
     UPGRADE = 1

@@ -202,7 +202,7 @@ class RecordBatch:
 
 
 def batch_crc(batch: Buffer) -> int:
-    """Return the CRC-32C over the bytes from the attributes to the end of the batch that fills `batch`."""
+    """Return the CRC-32C of a batch over its bytes from the attributes to its end; `batch` is exactly this batch."""
     return int(crc32c(memoryview(batch)[CRC_START:]))
 
 

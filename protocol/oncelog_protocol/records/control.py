@@ -4,8 +4,8 @@
     value  int16 version 0, int32 epoch of the coordinator that wrote it
 
 A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1
-(S39). Additional bytes are allowed, because later versions may append fields; missing bytes are an error. Source:
-Kafka's ControlRecordType, EndTransactionMarker.
+(S39). Additional bytes are allowed, because later versions may append fields; missing bytes are an error. The
+counterparts in Kafka are ControlRecordType and EndTransactionMarker.
 """
 
 from __future__ import annotations

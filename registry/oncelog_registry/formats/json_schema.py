@@ -50,7 +50,7 @@ MAX_COMPARED: Final = 20_000
 """Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
 
 Node = Any
-"""A schema: a mapping, True or False."""
+"""Type of a JSON schema: a mapping, True (allows everything) or False (allows nothing)."""
 
 
 class Document(NamedTuple):
@@ -369,8 +369,8 @@ def _items(node: Node) -> tuple[list[Node], Node]:
 
 
 def _both(node: Node, branch: Node, place: _Place) -> Node:
-    """Return a schema that allows at least the documents that both schemas allow: the keywords of `node`, those of
-    `branch` that `node` does not have, and the properties and required properties of both.
+    """Return a schema that allows at least the documents that both `node` and `branch` allow. It has the keywords of
+    `node`, the keywords that only `branch` has, and the properties and required properties of both.
     """
     branch, _ = place.resolved(branch)
     if node is False or branch is False:

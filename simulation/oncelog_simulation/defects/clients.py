@@ -11,7 +11,7 @@ PAYS: Final = ("payer-1", "payer-2", "reader-committed", "reader-uncommitted")
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2")
 
 FAULTS: Final = ("kill", "pause", "partition", "isolation", "resets", "slow links", "session ends")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

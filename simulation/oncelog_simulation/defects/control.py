@@ -19,7 +19,7 @@ FAULTS: Final = (
     "lost answers of the store",
     "power cut",
 )
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -32,7 +32,7 @@ class Defect(NamedTuple):
     old: str
     new: str
     workloads: tuple[str, ...]
-    """The workloads with which the defect is searched; the faults of each plan are drawn as for any other plan."""
+    """The workloads that run while the defect is hunted; the faults of each plan are drawn as for any other plan."""
     seeds: int
     """Number of seeds within which the defect must be found."""
     faults: tuple[str, ...] | None = None

@@ -10,7 +10,7 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed")
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "reader-committed", "ends-watcher")
 
 FAULTS: Final = ("kill", "kill at a write", "stop", "session ends", "partition", "power cut")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -15,7 +15,7 @@ GHOSTS: Final = ("ghost-1", "ghost-2")
 NEWER: Final = ("writer-1", "writer-2", "newer-member-1", "newer-member-2", "offsets-watcher")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

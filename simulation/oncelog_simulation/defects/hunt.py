@@ -1,6 +1,6 @@
-"""Searches for the first seed that finds a defect.
+"""The hunt for a defect: finds the first seed in whose run a judge notices the defect.
 
-A defect is inserted when its module is imported, so each defect is searched in a separate process: `python -m
+A defect is inserted when its module is imported, so each defect is hunted in a separate process: `python -m
 oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs one seed after another and prints one line of JSON. If a seed
 finds a violation, the same plan is run once more without the defect, by the command `... NAME SEED clean`: a violation
 that also occurs without the defect is no evidence.

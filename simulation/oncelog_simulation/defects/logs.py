@@ -11,7 +11,7 @@ PAYS: Final = ("payer-1", "payer-2", "zombie-1", "reader-committed", "ends-watch
 TABLES: Final = ("table-writer", "writer-1")
 
 FAULTS: Final = ("kill", "kill at a write", "stop", "pause", "session ends", "partition")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

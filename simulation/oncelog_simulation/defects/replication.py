@@ -10,7 +10,7 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted
 MOVES: Final = (*WRITES, "mover")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

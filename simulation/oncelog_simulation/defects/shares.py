@@ -10,7 +10,7 @@ SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2", "sharer-3")
 """The group has more members than partitions, because otherwise each partition would have only one member."""
 
 FAULTS: Final = ("kill", "pause", "stop", "session ends", "kill a client", "slow links")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -11,7 +11,7 @@ PREPARES: Final = ("two-phase-1", "two-phase-2", "reader-committed")
 HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
-"""The faults with which these defects are searched, unless a defect names its own faults."""
+"""The faults that strike while these defects are hunted, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -30,11 +30,11 @@ Act = Callable[[World, Strike], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault."""
+    """One kind of fault, which may strike several times in a run."""
 
     name: str
     title: str
-    """The description of the fault."""
+    """A short description of the fault, for lists and reports."""
     draw_machines: Draw
     seconds: tuple[float, float]
     """Minimum and maximum seconds that the fault lasts."""

@@ -1,6 +1,7 @@
 """The rules that a simulated cluster must obey, at each step and at the end.
 
 - `running` gives the judges access to the internal state of the running brokers.
+- `last_look` tells a judge which partitions have changed since it last looked.
 - `truth` reads in-sync replicas and registered brokers from the metadata store.
 - `leaders`: each leader epoch of a partition has only one leader, and the high watermark of this leader never goes
 back.
@@ -13,6 +14,7 @@ back.
 - `tables`: each key of the compacted topic has its last value, in each replica.
 - `content` reads the final content of topics.
 - `share_locks`: at most one member of a share group has acquired a record at any time, and each delivery is counted.
+- `streams_tasks`: an active task of a streams group has one member, and in the end each task has a member.
 - `shared`: a share group loses no record, and no record is accepted twice.
 - `histories` compares the responses that clients got with the final content.
 - `settings`: the settings of a topic take effect in each of its logs.

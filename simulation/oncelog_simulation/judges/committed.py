@@ -27,6 +27,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.judges.last_look import Facts, LastLook
 from oncelog_simulation.judges.running import Running, running
 from oncelog_simulation.judges.truth import Key, Truth
 from oncelog_simulation.workloads.notes import Notes
@@ -67,7 +68,7 @@ class Prefix:
         """The first offset; earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
-        """The broker that exposed the last batch."""
+        """The id of the broker that exposed the last of the batches."""
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.is_cut = False
@@ -111,14 +112,18 @@ class Committed:
     """Checks all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
 
     name = "committed"
+    sees_only_partitions = True
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._truth = Truth()
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
-        self._seen: dict[Partition, tuple[int, int]] = {}
-        """High watermark and log generation of each hosted partition when it was last checked."""
+        self._last = LastLook(_facts)
+        self._truncating: dict[int, list[Partition]] = {}
+        """Partitions whose log was being truncated when they had changed; they are checked when the truncation has
+        finished. By broker id.
+        """
         self._power_cuts: dict[int, int] = {}
         """The number of handled power cuts, by broker id."""
         self._power_cuts_seen = 0
@@ -131,6 +136,10 @@ class Committed:
         comparing the identity suffices.
         """
         self.excused: set[Place] = set()
+        self._compared: Facts = ()
+        """The facts (`_close_facts`) at the last comparison of all replicas."""
+        self._is_unread = False
+        """Whether a log could not be read in a comparison, so that the next one must read it."""
 
     # --- methods that the simulated world calls
 
@@ -144,7 +153,7 @@ class Committed:
             self._notice_power_cuts(world)
         changed = set(self._truth.update(world)) if world.store.zxid != self._truth.zxid else set[Key]()
         if machine.broker is not None:
-            changed |= self._moved(machine.broker.parts.replication.replicas.partitions())
+            changed |= self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
         return self._look_at(world, changed) if changed else ()
 
     def _look_for_unsynced(self, machine: BrokerMachine) -> None:
@@ -161,19 +170,19 @@ class Committed:
                     if overrides.get(FLUSH_OVERRIDE, GROUP_COMMIT) != GROUP_COMMIT
                 )
 
-    def _moved(self, hosted: Iterable[Partition]) -> set[Key]:
+    def _moved(self, world: World, machine: BrokerMachine, hosted: Iterable[Partition]) -> set[Key]:
         """Return the partitions whose high watermark has moved, or whose log was truncated, since they were last
         checked.
         """
-        seen, moved = self._seen, set[Key]()
-        for partition in hosted:
-            now = (partition.high_watermark, partition.log.trimmer.generation)
-            if seen.get(partition) != now:
-                if partition.log.state.is_truncating:
-                    continue  # checked in a later turn, when the truncation has finished
-                seen[partition] = now
-                moved.add(_key(partition))
-        return moved
+        moved = [partition for partition, _, _ in self._last.changed(world, machine, hosted)]
+        if self._truncating:
+            moved += self._truncating.pop(machine.number, ())
+        if not moved:
+            return set()
+        truncating = [partition for partition in moved if partition.log.state.is_truncating]
+        if truncating:
+            self._truncating[machine.number] = truncating
+        return {_key(partition) for partition in moved if partition not in truncating}
 
     def _notice_power_cuts(self, world: World) -> None:
         self._power_cuts_seen = world.power_cuts
@@ -183,9 +192,26 @@ class Committed:
                 self._on_power_cut(world, machine.number)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare the records of every in-sync replica with the exposed records."""
+        """Compare the records of every in-sync replica with the exposed records, unless nothing has changed since the
+        last comparison of all replicas.
+        """
         self._truth.update(world)
-        return self._look_at(world, self._truth.states.keys())
+        facts = self._close_facts(world)
+        if facts == self._compared and not self._is_unread:
+            return
+        self._is_unread = False
+        yield from self._look_at(world, self._truth.states.keys())
+        self._compared = facts
+
+    def _close_facts(self, world: World) -> Facts:
+        """Return everything that the result of `_look_at` depends on, but for the records below the log ends."""
+        brokers = running(world)
+        return (
+            self._truth.zxid,
+            len(self.excused),
+            [(broker.number, broker.parts.membership.member.broker_epoch) for broker in brokers],
+            [(each, *_close_facts_of(each)) for broker in brokers for each in broker.hosted()],
+        )
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Compare a last time, after the workloads have ended."""
@@ -272,7 +298,9 @@ class Committed:
         prefix = self._prefixes.setdefault(_key(partition), Prefix())
         if partition.high_watermark > prefix.end and place not in self.excused and not partition.log.is_offline:
             found = batches_of(partition, prefix.end)
-            if found is not None:
+            if found is None:
+                self._is_unread = True
+            else:
                 prefix.extend(found, partition.high_watermark, broker.number)
 
     def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
@@ -326,6 +354,7 @@ class Committed:
         if start < end:
             found = batches_of(partition, start)
             if found is None:
+                self._is_unread = True
                 return
             ours = [batch for batch in found if start <= batch.base_offset and batch.next_offset <= end]
             theirs = prefix.between(start, end)
@@ -340,6 +369,29 @@ class Committed:
 
 def _key(partition: Partition) -> Key:
     return partition.topic_id, partition.index
+
+
+def _close_facts_of(partition: Partition) -> Facts:
+    log = partition.log
+    return (
+        log,
+        partition.leader,
+        partition.is_resigned,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.trimmer.generation,
+        log.state.offline_reason,
+        log.state.is_truncating,
+        log.config.is_compacted,
+        log.state.cleaner_checkpoint,
+    )
+
+
+def _facts(partition: Partition) -> Facts:
+    """Return the high watermark, and the number of truncations of the log."""
+    return partition.high_watermark, partition.log.trimmer.generation
 
 
 def batches_of(partition: Partition, start: int) -> list[Batch] | None:

@@ -30,11 +30,16 @@ class Decisions:
     """Tracks the transactional ids of each coordinator."""
 
     name = "decisions"
+    sees_only_partitions = False
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
         self._seen: dict[object, dict[str, TransactionMetadata]] = {}
-        """For each coordinating machine, the state of each transactional id at the last check."""
+        """For each coordinating machine, the state of each transactional id at the last check. An id stays here when
+        the coordinator has forgotten it.
+        """
+        self._last: dict[object, dict[str, TransactionMetadata]] = {}
+        """For each coordinating machine, all of its transactional ids at the last check."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations among the state changes of this turn."""
@@ -42,6 +47,9 @@ class Decisions:
             return ()
         wrong: list[str] = []
         for coordinating in machine.broker.parts.coordinators.transactions.runtime.machines():
+            if self._last.get(coordinating) == coordinating.transactions:
+                continue
+            self._last[coordinating] = dict(coordinating.transactions)
             seen = self._seen.setdefault(coordinating, {})
             for transactional_id, now in coordinating.transactions.items():
                 before = seen.get(transactional_id)

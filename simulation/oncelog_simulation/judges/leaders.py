@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from oncelog_simulation.judges.last_look import Facts, LastLook
+
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
 Epoch = tuple[bytes, int, int]
-"""Topic id, partition and leader epoch."""
+"""Type of a key: topic id, partition and leader epoch."""
 
 
 class Leaders:
@@ -22,14 +24,12 @@ class Leaders:
     """
 
     name = "leaders"
+    sees_only_partitions = True
 
     def __init__(self) -> None:
         self._led_by: dict[Epoch, int] = {}
         self._high_watermarks: dict[Epoch, int] = {}
-        self._seen: dict[Partition, tuple[int, int]] = {}
-        """Leader epoch and high watermark of each led partition at the last check."""
-        self._in_sync: dict[Partition, tuple[int, int]] = {}
-        """The size of the ISR of each led partition at the last check, and how many replicas had to be in sync."""
+        self._last = LastLook(_facts)
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield a violation for each partition that this broker leads in an epoch in which another broker has also led
@@ -37,24 +37,22 @@ class Leaders:
         """
         if machine.broker is None:
             return ()
-        seen, wrong = self._seen, list[str]()
-        for partition in machine.broker.parts.replication.replicas.led():
-            now = (partition.leader_epoch, partition.high_watermark)
-            before = seen.get(partition)
-            if before != now:
-                seen[partition] = now
-                wrong += self._look_at(world, machine.number, partition)
-                if before is not None and before[0] == now[0]:
-                    wrong += self._too_few(partition)
-            self._in_sync[partition] = len(partition.isr), partition.needed_in_sync
+        wrong = list[str]()
+        led = machine.broker.parts.replication.replicas.led()
+        for partition, now, before in self._last.changed(world, machine, led):
+            if before is not None and before[:2] == now[:2]:
+                continue
+            wrong += self._look_at(world, machine.number, partition)
+            if before is not None and before[0] == now[0]:
+                wrong += self._too_few(partition, before)
         return wrong
 
-    def _too_few(self, partition: Partition) -> Iterable[str]:
+    def _too_few(self, partition: Partition, before: Facts) -> Iterable[str]:
         """Yield a violation if the high watermark of the partition has moved in this turn although too few replicas
         were in sync both before and after the turn.
         """
-        in_sync, needed = self._in_sync[partition]
-        in_sync, needed = max(in_sync, len(partition.isr)), min(needed, partition.needed_in_sync)
+        _, _, in_sync_before, needed_before = before
+        in_sync, needed = max(in_sync_before, len(partition.isr)), min(needed_before, partition.needed_in_sync)
         if in_sync < needed:
             yield f"{partition.log.name}: the high watermark moved with {in_sync} replicas in sync, of {needed} needed"
 
@@ -76,3 +74,8 @@ class Leaders:
 
     async def conclude(self, world: World) -> Iterable[str]:
         return ()
+
+
+def _facts(partition: Partition) -> Facts:
+    """Return leader epoch, high watermark, size of the ISR, and how many replicas must be in sync for acks=all."""
+    return partition.leader_epoch, partition.high_watermark, len(partition.isr), partition.needed_in_sync

@@ -45,6 +45,7 @@ class ShareLocks:
     """Checks the share partitions of each broker."""
 
     name = "share locks"
+    sees_only_partitions = False
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -58,11 +59,12 @@ class ShareLocks:
         if machine.broker is None:
             return ()
         shares = machine.broker.parts.coordinators.share_partitions
-        before, now = self._seen.get(machine.number, {}), {hosted: _held(hosted) for hosted in shares.all()}
-        if before == now:
+        before, now = self._seen.get(machine.number), {hosted: _held(hosted) for hosted in shares.all()}
+        if before == now or not (before or now):
             return ()
         self._seen[machine.number] = now
         wrong: list[str] = []
+        before = before or {}
         for hosted, held in now.items():
             if hosted in before and before[hosted] != held:
                 wrong += changes_that_are_wrong(machine, shares, hosted, before[hosted], held)

@@ -60,7 +60,7 @@ class Shared:
                     await self._accept_the_rest(world)
                     found.update(await content(world, {LINES: PARTITIONS}))
                     return
-                except CorruptRecords:  # the operator replaces a disk with bit rot, but not immediately
+                except CorruptRecords:  # later the operator replaces the damaged disk
                     await asyncio.sleep(RETRY_SECONDS)
 
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 Key = tuple[bytes, int]
-"""Topic id and partition."""
+"""Type of a partition's key: topic id and partition index."""
 
 
 class TrueState(NamedTuple):

@@ -28,8 +28,9 @@ AGAIN: Final = "again"
 TRIMMED: Final = "trimmed"
 """The topic whose oldest records are deleted."""
 DELETE_TRIES: Final = 15
-"""Number of attempts to delete records, a second apart, if the fault SESSION_ENDS may have struck. After this fault a
-former leader may not know that it has lost the leadership, and may respond that acknowledged records are out of range.
+"""Number of attempts to delete records, a second apart, if the fault SESSION_ENDS may have struck. This fault ends a
+broker's session without its notice, so a former leader may answer DeleteRecords with OFFSET_OUT_OF_RANGE although the
+records below the offset were acknowledged.
 """
 SESSION_ENDS: Final = "session ends"
 """The name of the fault that ends a session."""

@@ -80,7 +80,7 @@ class GroupWire:
         return ErrorCode.of(answer.error_code)
 
     async def heartbeat(self, member: Membership) -> ErrorCode:
-        """Heartbeat."""
+        """Send Heartbeat for one member."""
         request = HeartbeatRequest(
             group_id=self._group,
             generation_id=member.generation,

@@ -127,5 +127,5 @@ async def pause(world: World, seconds: float) -> None:
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
-    """Return options for a producer whose calls are retried as long as `PATIENCE_MS`."""
+    """Return options for a producer whose calls are retried for `PATIENCE_MS` milliseconds."""
     return {**COMMON, "linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **options}

@@ -109,8 +109,8 @@ class History:
         commit.outcome, commit.answered = outcome, self.now()
 
     def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
-        """`asked`: the value of `now()` before the request, which must request stable offsets if transactions commit
-        them.
+        """`asked`: the value of `now()` before the request. If transactions commit the offsets, the request must ask
+        for stable offsets.
         """
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 

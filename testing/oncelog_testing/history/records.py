@@ -112,8 +112,8 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """What a read_committed consumer has read must not change later: its records must be a contiguous part of the final
-    content. `final`: the final content in offset order.
+    """Check one reading of a read_committed consumer: its records must be a contiguous part of the final content,
+    because committed records do not change later. `final`: the final content in offset order.
     """
     read = dict(reading.records)
     first, last = min(read), max(read)

@@ -1,4 +1,4 @@
-"""The kinds of violations of a history."""
+"""Defines a violation in a history, and the kinds of violations."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ The broker of these tests allows clients to create transactions that hang.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import json
 import re
@@ -28,7 +29,8 @@ from raw_transactions import RawTransactions, is_stable, last_stable_offset
 from starlette.types import Receive, Scope, Send
 from warm_commands import COMMAND, run_oncelog_text
 
-from oncelog import Admin, Consumer, Producer, TopicPartition
+from oncelog import Admin, Consumer, Producer, ShareConsumer, TopicPartition
+from oncelog.admin.shares import ShareGroupMember
 from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
@@ -349,6 +351,36 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         assert (done.status_code, (await admin.groups.offsets(group))[partition].offset) == (303, 4)
     assert "Moved" in await browser.text(done.headers["location"])
     assert "Not found" in await browser.text("/group", 404, id=f"{group}-not")
+
+
+async def test_a_share_group_shows_its_progress_members_and_lag(
+    browser: Browser, raw: RawClient, topic: str, group: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    await write(unguarded.address, topic, *(b"%d" % n for n in range(10)))
+    async with Admin(unguarded.address) as admin:
+        async with ShareConsumer(unguarded.address, group_id=group, share_acknowledgement_mode="explicit") as consumer:
+            consumer.subscribe([topic])
+            members: tuple[ShareGroupMember, ...] = ()
+            while not members or not members[0].assignment:
+                await consumer.poll(0.1)
+                with contextlib.suppress(KafkaError):  # the group does not exist before the member's first heartbeat
+                    members = (await admin.shares.describe([group]))[group].members
+            text = await browser.text("/group", id=group)
+            assert "State Stable Members 1 Lag" in text
+            assert "Partition Start offset Lag Shared by" in text
+            assert "stop its 1 member first" in text
+        await admin.shares.alter_offsets(group, {TopicPartition(topic, 0): 4})
+        await browser.console.history.sample()
+        assert f"{group} 6 Empty share" in await browser.text("/groups", q=group)
+        browser.console.shared.forget()
+        text = await browser.text("/group", id=group)
+        assert f"{topic} -0 4 6 nobody" in text
+        assert "oncelog shares reset" in text
+        page = await browser.page("/change/share-group-delete", id=group)
+        assert f"shares delete --bootstrap-server {browser.address} {group}" in as_text(page)
+        assert (await browser.submit(page)).status_code == 303
+        assert group not in {each.group_id for each in await admin.groups.list()}
 
 
 async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(

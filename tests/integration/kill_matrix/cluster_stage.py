@@ -1,8 +1,8 @@
 """The processes of a run with three brokers on ZooKeeper; each broker has a proxy, through which clients and the other
 brokers connect to it.
 
-Each partition has one replica: a killed broker restarts with its records. A point is reached by the broker that
-executes the step (the coordinator or a leader), and the fault strikes this broker.
+Each partition has one replica: a killed broker restarts with its records. The broker that executes the step of a fail
+point (the coordinator or a leader) reaches the point, and the fault of the cell strikes this broker.
 """
 
 from __future__ import annotations

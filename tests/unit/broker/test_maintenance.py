@@ -67,7 +67,9 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
 
 
 async def test_e16_retention_flushes_segments_that_it_could_not_delete(tmp_path: Path) -> None:
-    """Segments that have the only record of a producer wait for a snapshot, which retention triggers."""
+    """A segment with the only record of a producer is deleted only after a snapshot of the producer state was written;
+    retention triggers this snapshot.
+    """
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "orders", 0, None, dataclasses.replace(SMALL, retention_ms=1000))

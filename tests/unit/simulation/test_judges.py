@@ -46,6 +46,7 @@ class FakeWorld:
     def __init__(self) -> None:
         self.leading: dict[int, list[Any]] = {1: [], 2: []}
         self.noted: list[str] = []
+        self.assigned: Any = None
         self.brokers = {f"broker-{number}": self._machine(number) for number in self.leading}
 
     def _machine(self, number: int) -> Any:

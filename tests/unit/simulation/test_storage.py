@@ -4,7 +4,10 @@ from random import Random
 
 import pytest
 
+from oncelog_simulation.disk import DiskTroubles, SimulatedDisk
+from oncelog_simulation.plan import Plan
 from oncelog_simulation.storage import Inode, Storage
+from oncelog_simulation.world import World
 
 
 def after_power_cuts(make):
@@ -114,3 +117,19 @@ def test_errors_are_those_of_the_system():
         storage.make_file("/none/a")
     with pytest.raises(OSError, match="not empty"):
         storage.rename("/other", "/full")
+
+
+def test_a_file_whose_replacement_fails_is_closed():
+    """The judge of resources counted the temporary files of failed checkpoints as open (seed 10891)."""
+    world = World(Plan(1))
+    machine = world.brokers["broker-1"]
+    troubles = DiskTroubles(fails_syncs=1.0)
+    disk = SimulatedDisk(machine.storage, troubles, machine._begin_process(), world.loop, lambda: None, {})
+    opened = []
+    disk.open_files.add = opened.append
+    for replace in (lambda: disk.replace_file("/a", b"1"), lambda: disk.replace_files({"/a": b"1", "/b": b"2"})):
+        with pytest.raises(OSError, match="Input/output"):
+            replace()
+    assert len(opened) >= 2
+    assert all(file._is_closed for file in opened)
+    world.end()

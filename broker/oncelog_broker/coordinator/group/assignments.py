@@ -39,12 +39,12 @@ class TopicPartitions(Protocol):
 
 
 def target_of(topics: Iterable[TopicPartitions]) -> Target:
-    """The target assignment in a log record."""
+    """Return the target assignment in a log record."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
 
 
 def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
-    """The record value for a target assignment."""
+    """Return the record value for a target assignment."""
     return ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TargetTopic(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
@@ -53,8 +53,9 @@ def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
 
 
 def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
-    """The current assignment in a log record. If the record has no epochs of partitions, all partitions get
-    `member_epoch`."""
+    """Return the current assignment in a log record. If the record has no epochs of partitions, all partitions get
+    `member_epoch`.
+    """
     return {
         topic.topic_id: dict(
             zip(topic.partitions, topic.assignment_epochs, strict=False)
@@ -67,7 +68,7 @@ def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
 
 
 def current_topics(current: Current) -> list[CurrentTopic]:
-    """The current assignment in the form of a record."""
+    """Return the current assignment in the form of a record."""
     return [
         CurrentTopic(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in current.items()
@@ -75,17 +76,17 @@ def current_topics(current: Current) -> list[CurrentTopic]:
 
 
 def as_target(current: Current) -> Target:
-    """The partitions of `current`, without their epochs."""
+    """Return the partitions of `current`, without their epochs."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in current.items()}
 
 
 def at_epoch(target: Owned, epoch: int) -> Current:
-    """A current assignment of these partitions, each assigned in `epoch`."""
+    """Return a current assignment of these partitions, each assigned in `epoch`."""
     return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in target.items() if partitions}
 
 
 def answered(current: Current) -> Assignment:
-    """The current assignment in the form of a heartbeat response."""
+    """Return the current assignment in the form of a heartbeat response."""
     return Assignment(
         topic_partitions=[
             Assignment.TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
@@ -95,7 +96,9 @@ def answered(current: Current) -> Assignment:
 
 
 def owned_of(topics: Sequence[TopicPartitions] | None) -> Owned | None:
-    """The partitions that the member claims to own in a heartbeat; None if the heartbeat does not list partitions."""
+    """Return the partitions that the member claims to own in a heartbeat; None if the heartbeat does not list
+    partitions.
+    """
     return None if topics is None else {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 

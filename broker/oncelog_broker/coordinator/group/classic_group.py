@@ -25,8 +25,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class Member:
-    """A member of a group of the classic protocol. `is_new`: the member has not been part of a generation yet, so the
-    member does not know its own id."""
+    """A member of a group of the classic protocol. `is_new` is True until the member has been part of a generation;
+    until then the member sends no heartbeats.
+    """
 
     __slots__ = (
         "assignment",
@@ -72,15 +73,15 @@ class Member:
         return self.instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`; empty if the member does not support `protocol`."""
+        """Return the member's metadata for `protocol`; empty if the member does not support `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The candidate that the member prefers; the member supports at least one candidate."""
+        """Return the candidate that the member prefers; the member supports at least one candidate."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def logged(self, protocol: str | None) -> GroupMetadataValue.MemberMetadata:
-        """The member in the form in which the log stores it."""
+        """Return the member in the form in which the log stores it."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -156,7 +157,7 @@ class ClassicGroup:
         """Instance id (group.instance.id) of a static member -> member id."""
         self.supported: Counter[str] = Counter()
         """Protocol name -> number of members that support the protocol."""
-        # --- soft state, which is not logged: the rebalance in progress
+        # --- fields of the soft state, which is not logged: the rebalance in progress ---------------------------------
         self.pending_members: set[str] = set()
         """Member ids that the broker gave to new clients with the error MEMBER_ID_REQUIRED, and with which no client
         has joined yet.
@@ -171,7 +172,7 @@ class ClassicGroup:
         """
         self.has_new_members = False
 
-    # --- state
+    # --- methods about the state of the group -------------------------------------------------------------------------
 
     kind: Final = "classic"
 
@@ -196,11 +197,12 @@ class ClassicGroup:
         """Milliseconds that members may take to rejoin: the largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    # --- members
+    # --- methods that add, remove and find members --------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to that
-        of this member."""
+        """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to the
+        protocol type of this member.
+        """
         assert member.member_id not in self.members, member.member_id
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -263,7 +265,7 @@ class ClassicGroup:
         return bool(self.joining)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+        """Return the group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -275,7 +277,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    # --- protocols
+    # --- methods about the protocols of members -----------------------------------------------------------------------
 
     def check_protocols(self, protocol_type: str, protocols: Protocols) -> None:
         """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless a member with this protocol type and these protocols can
@@ -290,7 +292,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
-        """The protocol that all members support and most members prefer. If `replaced` (a member id) and `by` (a
+        """Return the protocol that all members support and most members prefer. If `replaced` (a member id) and `by` (a
         member) are set, the vote of `by` counts instead of the vote of `replaced`.
 
         Among protocols with equal votes the alphabetically first is chosen, so that every broker chooses the same
@@ -306,7 +308,7 @@ class ClassicGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def topics(self) -> frozenset[str] | None:
-        """The topics that the members of a consumer group read; None if these topics are not known."""
+        """Return the topics that the members of a consumer group read; None if these topics are not known."""
         if not self.is_consumer_group or self.protocol_name is None:
             return frozenset() if self.is_consumer_group and not self.members else None
         read: set[str] = set()
@@ -317,18 +319,19 @@ class ClassicGroup:
             read |= topics
         return frozenset(read)
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """The value to log when the leader sends `assignments`; members without an assignment get an empty
-        assignment."""
+        """Return the value to log when the leader sends `assignments`; members without an assignment get an empty
+        assignment.
+        """
         value = self.logged(now_ms)
         for member in value.members:
             member.assignment = assignments.get(member.member_id, b"")
         return value
 
     def logged(self, now_ms: int) -> GroupMetadataValue:
-        """The present state of the group, as a value of the type that the log stores."""
+        """Return the present state of the group, as a value of the type that the log stores."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -339,7 +342,7 @@ class ClassicGroup:
         )
 
     def empty_value(self, now_ms: int) -> GroupMetadataValue:
-        """The value to log when the last member has left: the next generation, without members."""
+        """Return the value to log when the last member has left: the next generation, without members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,
@@ -366,7 +369,8 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                # While a log is loaded, an older record of this group may have other values for the member.
+                # The fields of the record differ from the member in memory. This happens while a log is loaded, because
+                # the member in memory comes from an earlier record of this group.
                 member = Member.of(logged, value.protocol)
             self.add(member)
         self.generation = value.generation

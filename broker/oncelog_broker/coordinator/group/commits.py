@@ -69,15 +69,15 @@ class Commit(NamedTuple):
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:
-    """Wall time in ms at which an offset with this retention expires; NO_EXPIRY if the broker's own retention
-    applies."""
+    """Return the wall time in ms at which an offset with the retention time `retention_ms` expires; NO_EXPIRY if the
+    broker's own retention applies.
+    """
     return NO_EXPIRY if retention_ms == BY_CONFIGURATION else min(now_ms + retention_ms, MAX_INT64)
 
 
 def check_no_members(generation: int, *, has_offsets: bool) -> None:
-    """Check a commit to a group that has never had members: the sender must not claim to be a member.
-
-    Raises KafkaError UNKNOWN_MEMBER_ID if the group has offsets, otherwise ILLEGAL_GENERATION, as Kafka does.
+    """Check a commit to a group that has never had members: the request must have no generation. Raises KafkaError
+    UNKNOWN_MEMBER_ID if the group has offsets, otherwise ILLEGAL_GENERATION, as Kafka does.
     """
     if generation >= 0:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if has_offsets else ErrorCode.ILLEGAL_GENERATION)

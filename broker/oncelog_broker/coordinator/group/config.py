@@ -21,8 +21,8 @@ class ConsumerGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """The settings of a consumer group: the values of this object, except where the group's overrides have other
-        values. Overrides with other keys are ignored.
+        """Return the settings of a consumer group: the values of this object, except where the group's overrides have
+        other values. Overrides with other keys are ignored.
         """
         return self._replace(**_own(overrides, "consumer.", self._fields))
 
@@ -36,7 +36,7 @@ class ShareGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """The settings of a share group: these settings with the overrides of the group."""
+        """Return the settings of a share group: these settings with the overrides of the group."""
         return self._replace(**_own(overrides, "share.", self._fields))
 
 
@@ -52,12 +52,12 @@ class StreamsGroupSettings(NamedTuple):
     initial_rebalance_delay_ms: int = 3_000
 
     def with_own(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
-        """The settings of a streams group: these settings with the overrides of the group."""
+        """Return the settings of a streams group: these settings with the overrides of the group."""
         return self._replace(**_own(overrides, "streams.", self._fields))
 
 
 def _own(overrides: Mapping[str, str], prefix: str, fields: Sequence[str]) -> dict[str, int]:
-    """The parsed values of the overrides whose keys belong to `fields`; other overrides are ignored."""
+    """Return the parsed values of the overrides whose keys belong to `fields`; other overrides are ignored."""
     own = {}
     for name, text in overrides.items():
         field = name.removeprefix(prefix).replace(".", "_")

@@ -57,7 +57,7 @@ class TargetEpochRecord(NamedTuple):
 
 class TargetRecord(NamedTuple):
     """The record with the target assignment of a member; a value of None is a tombstone. `encoded`: the bytes of the
-    record, if they were encoded before the state machine logs the record.
+    record, if a background job has already encoded them; otherwise None.
     """
 
     group_id: str
@@ -139,7 +139,7 @@ KINDS: Final = Kinds(
 
 
 def encode(record: ConsumerGroupRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
+    """Return the bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     if isinstance(record, TargetRecord) and record.encoded is not None:
         return record.encoded
     return KINDS.encode(record)

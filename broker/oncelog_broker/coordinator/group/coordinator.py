@@ -36,7 +36,9 @@ from oncelog_protocol.records.compression import Compression
 logger = logging.getLogger(__name__)
 
 FORGET_RETRY_SECONDS: Final = 0.1
-"""Seconds until the first retry of removing the offsets of deleted topics; each further wait is twice as long."""
+"""If the offsets of deleted topics cannot be removed, the broker tries again after this number of seconds; each further
+wait is twice as long.
+"""
 FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 
@@ -91,9 +93,9 @@ class GroupCoordinator:
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            # Only one cluster image reports the deletion of a topic, and this broker may apply that image at a time
-            # when it must not coordinate groups. This method notes all shards (partitions of `__consumer_offsets` with
-            # their state machines), including shards that cannot process requests now.
+            # The deletion of a topic is visible only in the difference of two cluster images, `old` and `new`. At this
+            # time a shard (partition of `__consumer_offsets` with its state machine) may be unable to process requests.
+            # So note all shards here, and log their tombstones later.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
@@ -141,13 +143,13 @@ class GroupCoordinator:
                     return
                 await asyncio.sleep(0)
         except StepFailed:
-            pass  # a retry for this group would fail again, and the error is in the broker's log
+            pass  # the state machine raised an exception, which is logged; a retry would raise it again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
-        """The shard (state machine with its log) that now coordinates the partition of `before`; the log may have been
-        loaded again since `before` was created. The result is None if this broker no longer coordinates the shard
-        (state machine with its log). The result is also None if the end of the log was truncated, which happens only
-        after another broker has led the partition.
+        """Return the shard (state machine with its log) that now coordinates the partition of `before`; the log may
+        have been loaded again since `before` was created. Return None if this broker no longer coordinates the groups
+        of this partition. Also return None if the end of the log was truncated, which happens only after another broker
+        has led the partition.
         """
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:
@@ -191,6 +193,6 @@ def _forget_states(group_id: str, machine: GroupMachine) -> Effects:
 
 
 def new_id() -> str:
-    """A random UUID in Java's notation."""
+    """Return a random UUID in Java's notation."""
     text = random_uuid().hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -19,7 +19,7 @@ counted, many short names would seem to use almost no memory.
 
 
 def bytes_of(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """Bytes of memory of a member with these protocols and their metadata."""
+    """Return the bytes of memory of a member with these protocols and their metadata."""
     return sum(PROTOCOL_OVERHEAD + len(name.encode()) + len(metadata) for name, metadata in protocols)
 
 

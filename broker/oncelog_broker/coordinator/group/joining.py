@@ -1,11 +1,11 @@
-"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O; only replayed
-records change durable state.
+"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O. State that is in
+the log changes only when a logged record is applied to it (`replay`).
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
 generation is formed. Each member then gets its response; the leader's response lists all members. The leader then sends
-the assignments, which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62,
-KIP-345, KIP-394, KIP-814.
+the assignments, which `membership.sync` handles. Kafka's counterpart is GroupMetadataManager; the rules come from
+KIP-62, KIP-345, KIP-394 and KIP-814.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Join(NamedTuple):
 
     `requires_member_id`: from v4 on, a new dynamic member first gets an id with which it must join (KIP-394).
     `can_skip_assignment`: from v9 on, the response can tell a returning static leader that the assignment is still
-    valid (KIP-814). `no_protocol`: the value for a missing protocol name, which is None from v7 on.
+    valid (KIP-814). `no_protocol` stands for a missing protocol name in the response: "" before v7, None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -80,8 +80,8 @@ def join(step: Step, asked: Join) -> None:
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """Check group.max.size. The maximum size does not stop present members from rejoining. During a rebalance only
-    members that have joined count towards the maximum.
+    """Check group.max.size. Members of the group may rejoin even if the group is full. During a rebalance only members
+    that have joined count towards the maximum.
     """
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -120,7 +120,7 @@ def _newcomer(step: Step, asked: Join) -> None:
     prefix = asked.client.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{step.new_id()}"
     if len(member_id.encode()) > MAX_STRING_BYTES:
-        # The log and the leader's response cannot represent a longer member id.
+        # A member id with more bytes cannot be encoded in the log and in the leader's JoinGroup response.
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client id or group instance id is too long for a member id")
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
@@ -189,7 +189,7 @@ def _update(step: Step, asked: Join, member: Member) -> None:
     group, newest = step.group, asked.member(member.member_id)
     member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
     earlier = group.joining.get(member.member_id)
-    if earlier is not None:  # reply to the member's earlier JoinGroup, which the client has given up
+    if earlier is not None:  # end the wait of the member's earlier JoinGroup request
         step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
     group.joining[member.member_id] = asked.waiter
 
@@ -248,7 +248,7 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
     )
 
 
-# --- forming a new generation of the group
+# --- functions that form a new generation of the group ----------------------------------------------------------------
 
 
 def rebalance(step: Step) -> None:
@@ -331,8 +331,9 @@ def complete_join(step: Step) -> None:
 
 
 def generation_response(step: Step, member_id: str) -> JoinGroupResponse:
-    """The JoinGroup response with the present generation for this member; only the response to the leader lists the
-    members."""
+    """Return the JoinGroup response with the present generation for this member; only the response to the leader lists
+    the members.
+    """
     group = step.group
     members = group.members.values() if group.leader_id == member_id else ()
     return JoinGroupResponse(

@@ -68,9 +68,10 @@ NO_TOPICS: Final = TopicView(ClusterImage(""))
 
 
 class GroupMachine:
-    """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held`
-    (HeldBytes) counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the
-    cluster, and `overrides_of(group)` the settings of a single group."""
+    """The state machine of the groups of one partition; `shard.Machine` documents the methods that the coordinator
+    runtime calls. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held` (HeldBytes)
+    counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the cluster, and
+    `overrides_of(group)` the settings of a single group."""
 
     def __init__(
         self,
@@ -92,15 +93,15 @@ class GroupMachine:
         self.share = ShareGroups(
             self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
         )
-        """The groups among `groups` that are share groups."""
+        """Handles the share groups among `groups`."""
         self.streams = StreamsGroups(self.groups, self._remove, config, now_ms, self._held, topics, overrides_of)
-        """The groups among `groups` that are streams groups."""
+        """Handles the streams groups among `groups`."""
         self._others: dict[type, OtherGroups] = {ShareGroup: self.share, StreamsGroup: self.streams}
 
     # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
-    """See `Machine`."""
+    """True, because a record replaces all older records with the same key."""
 
     def encode(self, record: CoordinatorRecord) -> Encoded:
         return records.encode(record)
@@ -121,7 +122,9 @@ class GroupMachine:
             self._replay_consumer(cast(ConsumerGroupRecord, record))
 
     def _replay_classic(self, record: GroupRecord) -> None:
-        """A tombstone of a group that is no longer of the classic protocol has no effect."""
+        """Replay a record of the classic protocol. A tombstone of a group that is no longer of this protocol has no
+        effect.
+        """
         if record.value is not None:
             self._made(record.key.group).replay(record.value)
         elif isinstance(self.groups.get(record.key.group), ClassicGroup):
@@ -218,7 +221,8 @@ class GroupMachine:
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        # A conversion is logged completely or not at all, so after a failed append no classic group has to be restored.
+        # All records of a conversion to another protocol are in one batch. If this batch was not appended, the group
+        # still has its old protocol, so nothing has to be restored.
         if isinstance(failed, ConsumerGroup):
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
@@ -245,7 +249,7 @@ class GroupMachine:
                 effects.reply(waiter, error)
         return effects
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def join(self, asked: joining.Join) -> Effects:
         request, config = asked.request, self._config
@@ -298,8 +302,8 @@ class GroupMachine:
         return effects
 
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
-        """The consumer group that a heartbeat names. If the member `joins`, the result is the group in the state after
-        the records in `effects` are replayed.
+        """Return the consumer group that a heartbeat names. If the member `joins`, the result is the group in the state
+        after the records in `effects` are replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
         group with members is converted to a group of the consumer protocol. Raises KafkaError GROUP_ID_NOT_FOUND.
@@ -349,21 +353,21 @@ class GroupMachine:
         effects.reply(waiter, LeaveGroupResponse(error_code=ErrorCode.NONE, members=responses))
         return effects
 
-    # --- groups
+    # --- methods that find and delete groups --------------------------------------------------------------------------
 
     def known(self) -> Iterable[Group]:
-        """Every group, including the groups that only have committed offsets."""
+        """Return every group, including the groups that only have committed offsets."""
         yield from self.groups.values()
         for group_id in self.offsets.groups():
             if group_id not in self.groups:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """The ids of all groups, including groups that only have committed offsets. The result is a copy."""
+        """Return the ids of all groups, including groups that only have committed offsets. The result is a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:
-        """The group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is not None:
             return group
@@ -372,26 +376,33 @@ class GroupMachine:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """The classic group with this id, which the caller must not change; groups that have committed offsets and no
-        protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the classic group with this id, which the caller must not change; groups that have committed offsets
+        and no protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def find_consumer(self, group_id: str) -> ConsumerGroup:
-        """The consumer group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the consumer group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         group = self.find(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def find_share(self, group_id: str) -> ShareGroup:
-        """The share group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the share group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         return find_share_group(self.groups.get(group_id), group_id)
 
     def find_streams(self, group_id: str) -> StreamsGroup:
-        """The streams group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the streams group with this id, which the caller must not change. Raises KafkaError
+        GROUP_ID_NOT_FOUND.
+        """
         return find_streams_group(self.groups.get(group_id), group_id)
 
     def delete(self, group_id: str) -> Effects:
@@ -418,7 +429,7 @@ class GroupMachine:
         else:
             effects.changes.append(lambda: self.groups.pop(group.group_id, None))
 
-    # --- offsets
+    # --- methods that commit, check or delete offsets -----------------------------------------------------------------
 
     def commit(
         self,
@@ -451,10 +462,11 @@ class GroupMachine:
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
-        """Check that the member in the request is current, with its generation, and may commit offsets. A request
-        without member and generation is allowed only if the group is empty. The returned function checks each partition
-        of the commit. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
-        UNSUPPORTED_VERSION, REBALANCE_IN_PROGRESS."""
+        """Check that the member that the request names exists, that the generation in the request is the present
+        generation, and that the member may commit offsets. A request without member and generation is allowed only if
+        the group is empty. The returned function checks each partition of the commit. Raises KafkaError
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
+        REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):
@@ -511,7 +523,7 @@ class GroupMachine:
         effects.reply(waiter, response)
         return effects
 
-    # --- expiry
+    # --- methods that remove expired offsets, and offsets of deleted topics -------------------------------------------
 
     def expire(self, group_id: str) -> Effects:
         """Log tombstones for the expired offsets of this group (KIP-211), and for the group itself when no offset is
@@ -572,7 +584,9 @@ class GroupMachine:
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """The classic group of a member that sent a request. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        """Return the classic group of a member that sent a request. Raises KafkaError INVALID_GROUP_ID,
+        UNKNOWN_MEMBER_ID.
+        """
         _check_group_id(group_id)
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -594,6 +608,8 @@ class GroupMachine:
 
 
 def _check_group_id(group_id: str) -> None:
-    """Raises KafkaError INVALID_GROUP_ID for the empty id, which a group with members cannot have."""
+    """Raises KafkaError INVALID_GROUP_ID if the group id is empty, because only groups without members may have the
+    empty id.
+    """
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)

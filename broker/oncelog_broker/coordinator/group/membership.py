@@ -21,20 +21,22 @@ MemberIdentity = LeaveGroupRequest.MemberIdentity
 
 
 def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
-    """The member with this id, if the member id and the generation are current. Raises KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """Return the member with this id, if the member id and the generation are current. Raises KafkaError
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member = group.check_member(member_id, instance_id)
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member
 
 
-# --- SyncGroup
+# --- functions for SyncGroup ------------------------------------------------------------------------------------------
 
 
 def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Handle a SyncGroup. The SyncGroup of the leader logs the assignments and replies to all members; the other
-    members wait for the leader. Raises KafkaError."""
+    members wait for the leader. Raises the KafkaErrors of `check_generation`, INCONSISTENT_GROUP_PROTOCOL, or
+    REBALANCE_IN_PROGRESS."""
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     for said, known in (
@@ -54,7 +56,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     else:
         _has_synced(step, member.member_id)
         earlier = group.syncing.get(member.member_id)
-        if earlier is not None:  # reply to the member's earlier SyncGroup, which the client has given up
+        if earlier is not None:  # end the wait of the member's earlier SyncGroup request
             step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncing[member.member_id] = waiter
 
@@ -63,8 +65,8 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments. When the record is logged, the group becomes stable and all waiting members get their
     assignments."""
     group = step.group
-    # The callback gets a new `Effects` object, because an `Effects` object whose callback refers to it would stay in
-    # memory until the next garbage collection.
+    # The callback gets a new `Effects` object. If it referred to the object `step.effects`, of which it is a field,
+    # this object would stay in memory until the next garbage collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
@@ -116,7 +118,7 @@ def on_sync_timer(step: Step) -> None:
         remove(step, list(group.pending_sync))
 
 
-# --- Heartbeat
+# --- functions for Heartbeat ------------------------------------------------------------------------------------------
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
@@ -132,7 +134,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 def on_session_timer(step: Step, member_id: str) -> None:
     """Remove a member whose session has timed out. A member whose JoinGroup or SyncGroup waits for a response is not
-    removed, because it need not send heartbeats. A new member that waits is removed after NEW_MEMBER_JOIN_TIMEOUT_MS.
+    removed, because it need not send heartbeats. Exception: a new member whose JoinGroup waits is removed after
+    NEW_MEMBER_JOIN_TIMEOUT_MS.
     """
     group = step.group
     if member_id in group.pending_members:
@@ -147,12 +150,13 @@ def on_session_timer(step: Step, member_id: str) -> None:
         remove(step, [member_id])
 
 
-# --- LeaveGroup
+# --- functions for LeaveGroup -----------------------------------------------------------------------------------------
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove all members that the request names, with only one rebalance. If the request removes the last members, a
-    record is logged. Unused member ids in the request are removed after the record is logged (`Effects.changes`).
+    """Remove all members that the request names, with only one rebalance. If the request removes the last members, the
+    record of the empty group is logged. Unused member ids in the request are removed after the record is logged
+    (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []
@@ -191,7 +195,7 @@ def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupRes
 
 
 def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
-    """The id of the member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the id of the member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if identity.member_id == "" and identity.group_instance_id is not None:
         current = group.static_members.get(identity.group_instance_id)
         if current is None:
@@ -202,7 +206,7 @@ def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
     return group.check_member(identity.member_id, identity.group_instance_id).member_id
 
 
-# --- both
+# --- functions that remove members for any reason -------------------------------------------------------------------
 
 
 def remove(step: Step, member_ids: Collection[str]) -> None:

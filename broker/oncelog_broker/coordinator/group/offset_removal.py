@@ -23,8 +23,9 @@ Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 def delete_offsets(
     group: Group, request: OffsetDeleteRequest, offsets: CommittedOffsets, exists: Exists
 ) -> tuple[Effects, OffsetDeleteResponse]:
-    """Tombstones for the named offsets of topics that the group does not read, and the response. Raises KafkaError
-    NON_EMPTY_GROUP."""
+    """Return (effects, response). The effects have a tombstone for each requested offset whose topic the group does not
+    read. Raises KafkaError NON_EMPTY_GROUP.
+    """
     if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     reads = group.topics() if group.members else frozenset()
@@ -50,8 +51,9 @@ def delete_offsets(
 def expired_offsets(
     group_id: str, group: Group | None, offsets: CommittedOffsets, *, now_ms: int, retention_ms: int
 ) -> list[tuple[str, int]]:
-    """The (topic, partition) pairs of the offsets whose retention has passed. Offsets of topics that members read never
-    expire."""
+    """Return the (topic, partition) pairs of the offsets whose retention has passed. Offsets of topics that members
+    read never expire.
+    """
     empty_since_ms, keep_topics = None, frozenset[str]()
     if isinstance(group, ClassicGroup):
         if group.protocol_type is not None and group.state is GroupState.EMPTY:

@@ -1,9 +1,9 @@
 """The committed offsets of groups: replaying them from the log, fetching and expiring them. Pure.
 
 Offsets that a transaction commits are pending until the transaction's marker: a fetch does not return pending offsets,
-and an abort drops them (S37). An offset that was committed outside the transaction is kept if it was logged later than
-the transaction's offset. A tombstone also deletes the pending offset with the same key, because compaction removes
-every earlier record with this key, also a record of an open transaction.
+and an abort drops them (S37). When a transaction commits, its pending offset replaces the committed offset of the same
+partition, unless the committed offset was logged later. A tombstone also deletes the pending offset with the same key,
+because compaction removes every earlier record with this key, even a record of an open transaction.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class CommittedOffset(NamedTuple):
-    """The offset up to which a group has read a partition. `record_offset` is the offset of this record in the log of
-    `__consumer_offsets`. Timestamps are in ms."""
+    """The offset up to which a group has read a partition. `record_offset` is the offset at which this commit was
+    logged in `__consumer_offsets`. Timestamps are in ms."""
 
     offset: int
     leader_epoch: int
@@ -49,7 +49,7 @@ class CommittedOffsets:
         """Group -> (topic, partition) -> ids of the producers whose open transactions commit an offset of this
         partition."""
 
-    # --- replay of records from the log
+    # --- methods that replay records of the log -----------------------------------------------------------------------
 
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
@@ -87,7 +87,7 @@ class CommittedOffsets:
                 self._put(where, offset)
 
     def _close(self, where: PartitionOfGroup) -> None:
-        """Remove the producer's entry for this partition from the pending offsets."""
+        """Note in `_open` that no open transaction commits an offset of this partition of the group any more."""
         partitions = self._open.get(where.group_id)
         if partitions is not None:
             partitions.pop(where[1:], None)
@@ -106,17 +106,18 @@ class CommittedOffsets:
         if not topics:
             self._groups.pop(where.group_id, None)
 
-    # --- queries
+    # --- methods that find offsets ------------------------------------------------------------------------------------
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._groups.get(group_id, _NOTHING).get(topic, _NOTHING).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Topic -> partition -> committed offset; treat as read-only."""
+        """Return the committed offsets of a group: topic -> partition -> offset. Callers must not change the
+        mapping."""
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:
-        """The groups that have committed or pending offsets."""
+        """Return the groups that have committed or pending offsets."""
         return self._groups.keys() | self._open.keys()
 
     def has(self, group_id: str) -> bool:
@@ -128,7 +129,9 @@ class CommittedOffsets:
         return (topic, partition) in self._open.get(group_id, _NOTHING)
 
     def pending_only(self, group_id: str) -> Mapping[str, Collection[int]]:
-        """Topic -> the partitions without a committed offset for which an open transaction commits the first offset."""
+        """Return the partitions that have no committed offset, and for which an open transaction commits an offset:
+        topic -> partitions.
+        """
         found: dict[str, list[int]] = {}
         for topic, partition in self._open.get(group_id, ()):
             if self.get(group_id, topic, partition) is None:
@@ -140,7 +143,7 @@ class CommittedOffsets:
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def partitions_of(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """The (topic, partition) pairs of the group's committed and pending offsets."""
+        """Return the (topic, partition) pairs of the group's committed and pending offsets."""
         of_group = self.of_group(group_id)
         for topic, partitions in of_group.items():
             for partition in partitions:
@@ -150,15 +153,15 @@ class CommittedOffsets:
                 yield topic, partition
 
     def of_topics(self, group_id: str, topics: Collection[str], before: int) -> Iterator[tuple[str, int]]:
-        """The partitions of `topics` for which the group has committed or pending offsets. A partition with an offset
-        that was logged at or above the log offset `before` is left out.
+        """Return the partitions of `topics` for which the group has committed or pending offsets. A partition with an
+        offset that was logged at or above the log offset `before` is left out.
         """
         for topic, partition in self.partitions_of(group_id):
             if topic in topics and self._newest(PartitionOfGroup(group_id, topic, partition)) < before:
                 yield topic, partition
 
     def _newest(self, where: PartitionOfGroup) -> int:
-        """The log offset of the newest committed or pending offset of `where`."""
+        """Return the log offset of the newest committed or pending offset of `where`."""
         pending: Collection[int] = self._open.get(where.group_id, _NOTHING).get(where[1:], ())
         kept = [self._pending[producer][where] for producer in pending]
         committed = self.get(*where)
@@ -173,7 +176,7 @@ class CommittedOffsets:
         empty_since_ms: int | None,
         keep_topics: Collection[str] = (),
     ) -> list[tuple[str, int]]:
-        """The (topic, partition) pairs whose offsets have expired (KIP-211).
+        """Return the (topic, partition) pairs whose offsets have expired (KIP-211).
 
         The retention time starts at `empty_since_ms`; if `empty_since_ms` is None, it starts at the time of each
         commit. An offset that was committed with an expiry time (OffsetCommit before v5) expires at that time. Offsets

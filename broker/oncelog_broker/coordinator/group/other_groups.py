@@ -1,4 +1,5 @@
-"""The functions that share groups and streams groups offer to the state machine of all groups. Pure."""
+"""The interface through which the state machine of all groups (`machine.py`) uses share groups and streams groups.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from oncelog_broker.coordinator.group.step import GroupTimer
 
 
 class OtherGroups(Protocol):
-    """All groups of one protocol in one state machine (partition of `__consumer_offsets`). Each function has a group of
-    this protocol, or a record of this protocol, as argument.
+    """All groups of one protocol in one state machine (partition of `__consumer_offsets`). The argument `group` is
+    always a group of this protocol.
     """
 
     def has(self, record: object) -> bool:

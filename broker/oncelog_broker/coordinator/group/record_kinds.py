@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 
 def group_kind(number: int, record: type[Any], key: type[Any], value: type[Any]) -> Kind:
-    """A kind of record whose key is a group; the record in memory has the group id and the value message."""
+    """Return a kind of record whose key is a group; the record in memory has the group id and the value message."""
     return Kind(
         number,
         record,
@@ -56,8 +56,9 @@ def member_kind(
     made: Callable[[str, str, Any], Any] | None = None,
     value_of: Callable[[Any], Any] = value_itself,
 ) -> Kind:
-    """A kind of record whose key is a member of a group; the record in memory has group id, member id and the value
-    message."""
+    """Return a kind of record whose key is a member of a group; the record in memory has group id, member id and the
+    value message.
+    """
     make = record if made is None else made
     return Kind(
         number,
@@ -89,8 +90,8 @@ class Kinds:
         return type(record) in self._by_type
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
-        represent.
+        """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+        cannot represent.
         """
         kind = self._by_type[type(record)]
         value = kind.value_of(record)

@@ -50,8 +50,8 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord
 
 
 def encode(record: CoordinatorRecord) -> Encoded:
-    """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
-    represent.
+    """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+    cannot represent.
     """
     if share_records.KINDS.has(record):
         return share_records.KINDS.encode(record)

@@ -44,7 +44,7 @@ class ShareGroupStates:
         self._tasks = tasks
 
     def begin(self, wanted: InitializeStates) -> None:
-        """Initialize share partitions for a heartbeat; errors are logged."""
+        """Start to initialize the share partitions that a member's heartbeat needs; errors are only logged."""
         self._tasks.spawn(f"states of share group {wanted.group_id}", self._begin(wanted))
 
     async def _begin(self, wanted: InitializeStates) -> None:
@@ -80,7 +80,7 @@ class ShareGroupStates:
         done = {topic_id: partitions - failed.get(topic_id, frozenset()) for topic_id, partitions in topics.items()}
         return await self._write(group_id, lambda machine: (machine.share.on_initialized(group_id, done, failed), None))
 
-    # --- requests of administrators
+    # --- methods that handle requests of administrators ---------------------------------------------------------------
 
     def is_share_group(self, group_id: str) -> Answer[bool]:
         """Whether the group is a share group; False also for a group that this broker does not coordinate."""
@@ -91,7 +91,7 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """The states of the share partitions in `wanted`. If `wanted` is None, the states of all share partitions that
+        """Return the states of the share partitions in `wanted` or, if `wanted` is None, of all share partitions that
         the group has initialized.
         """
         known = await self._states(group_id)
@@ -156,8 +156,8 @@ class ShareGroupStates:
         )
 
     async def _write(self, group_id: str, operation: Callable[[GroupMachine], tuple[Effects, R]]) -> KafkaError | R:
-        """Run an operation on the group. Returns the second result of the operation, after the effects (the first
-        result) are committed.
+        """Run an operation on the group's state machine. The operation returns (effects, result); this function returns
+        the result when the effects are committed.
         """
         return await settled(self._runtime.write(group_id, partial(_operate, operation), KafkaError.as_value))
 
@@ -171,8 +171,8 @@ def _operate(
 
 
 def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
-    """Whether this error of a share coordinator leaves the state unchanged that a share partition had before the
-    request.
+    """Whether the share partition `key` still has its previous state after the share coordinator has responded with
+    this error. `had` are the share partitions that had a state before the request.
     """
     return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

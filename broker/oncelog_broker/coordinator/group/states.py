@@ -1,13 +1,14 @@
 """The states of a group of the classic protocol, and the table of legal transitions.
 
-    Empty: no members; the group may have committed offsets PreparingRebalance: members are requested to join (again);
-    JoinGroup requests wait CompletingRebalance: the generation is formed; the leader computes the assignment, SyncGroup
-    requests wait Stable: the assignment is logged and sent to the members Dead: the group is removed; code that has
-    this object must find the group again by its id
+- Empty: the group has no members; it may have committed offsets.
+- PreparingRebalance: members are requested to join (again); JoinGroup requests wait for a response.
+- CompletingRebalance: the generation is formed. While the leader computes the assignment, SyncGroup requests wait.
+- Stable: the assignment is logged and sent to the members.
+- Dead: the group is removed; code that has this object must find the group again by its id.
 
-Only the states Empty and Stable are logged. The states of a rebalance are not logged, so replaying a record may change
-any state except Dead to Empty or Stable. In Kafka, a group whose last member leaves is briefly in PreparingRebalance
-before it becomes Empty; no client can observe this difference.
+Only the states Empty and Stable are logged. The states of a rebalance are not logged. So when a record is replayed, a
+group in any state except Dead may become Empty or Stable. In Kafka, a group whose last member leaves is briefly in
+PreparingRebalance before it becomes Empty; no client can observe whether a group does so.
 """
 
 from __future__ import annotations
@@ -44,6 +45,6 @@ class IllegalTransition(AssertionError):
 
 
 def check_transition(group_id: str, before: GroupState, after: GroupState) -> None:
-    """Raises IllegalTransition."""
+    """Raises IllegalTransition if the state `after` must not follow the state `before`."""
     if before not in LEGAL_PREVIOUS[after]:
         raise IllegalTransition(f"group {group_id}: {after.value} must not follow {before.value}")

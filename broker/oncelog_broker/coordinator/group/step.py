@@ -20,8 +20,8 @@ class TimerKind:
     """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """Session timer: expires when a member has sent no heartbeat within its session timeout, or when a client has not
-    joined in time with the member id that the broker gave it.
+    """Session timer: expires when a member has sent no heartbeat within its session timeout. It also expires when a
+    client got a member id from the broker and has not joined with this id in time.
     """
     JOIN: Final = "join"
     """Join timer: expires at the end of the time during which members may rejoin."""
@@ -79,9 +79,7 @@ class Step(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
 
     def cancel_timers(self) -> None:
-        """Cancel all timers of this group, except the session timers of member ids with which no client has
-        joined yet.
-        """
+        """Cancel all timers of this group, except session timers of member ids with which no client has joined yet."""
         for member_id in self.group.members:
             self.end_session(member_id)
         self.cancel_timer(TimerKind.JOIN)

@@ -49,8 +49,8 @@ class StreamsTargetEpochRecord(NamedTuple):
 
 
 class StreamsTargetRecord(NamedTuple):
-    """The record with the target assignment of a member; a value of None is a tombstone. `encoded` has the bytes of the
-    record if they were computed before the state machine logs the record.
+    """The record with the target assignment of a member; a value of None is a tombstone. `encoded`: the bytes of the
+    record, if a background job has already encoded them; otherwise None.
     """
 
     group_id: str

@@ -55,7 +55,7 @@ class CurrentTasks(NamedTuple):
 
     @property
     def tasks(self) -> TaskSet:
-        """The tasks of this value without their epochs."""
+        """These tasks without their epochs."""
         return TaskSet(without_epochs(self.active), self.standby, self.warmup)
 
 

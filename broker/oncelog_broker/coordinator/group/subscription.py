@@ -16,7 +16,7 @@ _LENGTH: Final = Struct(">h")
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics of the subscription; None if the bytes are malformed."""
+    """Return the topics of the subscription; None if the bytes are malformed."""
     if len(subscription) < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(subscription)

@@ -1,7 +1,7 @@
 """An immutable view of the topics in the cluster for groups: names, ids, numbers of partitions, and racks.
 
-`changed` returns a new view only if an input of assignments has changed. Therefore groups compare views by identity: a
-group that has already checked this view object need not check the topics again.
+`changed` returns a new view only if a property of topics on which assignments depend has changed. So a group that has
+checked the topics of a view need not check them again as long as it gets the same view object.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TopicView:
         return None if topic is None else topic.topic_id
 
     def ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of the existing topics among these names."""
+        """Return the ids of the existing topics among these names."""
         topics = self._image.topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
@@ -71,19 +71,19 @@ class TopicView:
         return None if topic is None else len(topic.partitions)
 
     def partitions_of(self, topic_id: bytes) -> int:
-        """The number of partitions of the topic; 0 if the topic does not exist."""
+        """Return the number of partitions of the topic; 0 if the topic does not exist."""
         topic = self._image.topic_by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """A signed 64-bit hash of all properties of these topics on which an assignment depends. The hash is compared
-        only with other results of this function, so it may differ from the hash of Kafka's broker. The hash is 0 if
-        none of the topics exists.
+        """Return a signed 64-bit hash of all properties of these topics on which an assignment depends. The hash is
+        compared only with other results of this function, so it may differ from the hash of Kafka's broker. The hash is
+        0 if none of the topics exists.
         """
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics
-        for name in sorted(name for name in names if name in topics):  # members may name many unknown topics
+        for name in sorted(name for name in names if name in topics):  # many names may be unknown
             digest.update(self._hash_of(topics[name]))
             found = True
         return int.from_bytes(digest.digest(), signed=True) if found else 0

@@ -65,8 +65,8 @@ def check_epoch(group: ConsumerGroup | StreamsGroup, request: TxnOffsetCommitReq
 
 
 def commit_in_transaction(request: TxnOffsetCommitRequest, commit: Commit) -> tuple[Effects, TxnOffsetCommitResponse]:
-    """The effects with the records, which belong to the transaction of the request's producer, and the response. The
-    caller adds the reply to the effects.
+    """Return (effects with the records of the offsets, the response). The records belong to the transaction of the
+    request's producer. The caller adds the reply to the effects.
     """
     effects = Effects()
     effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE

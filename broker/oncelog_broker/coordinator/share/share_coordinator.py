@@ -1,9 +1,10 @@
-"""Runs a state machine for each partition of `__share_group_state` that this broker leads. Provides the clock, responds
-to requests, and deletes the records that newer snapshots have replaced.
+"""Runs a state machine for each partition of `__share_group_state` that this broker leads. This module also provides
+the clock, responds to requests, and deletes the records that newer snapshots have replaced.
 
-The topic is not compacted, because a logged change does not replace older changes. Instead, the coordinator finds the
-oldest of the share partitions' newest snapshots, and deletes all records before it. Share partitions that have not been
-written for a long time get a new snapshot.
+The topic is not compacted, because a logged change does not replace older changes. A share partition can be loaded from
+its newest snapshot (record with its entire state) and the changes after it. So the coordinator deletes all records that
+precede the newest snapshots of all share partitions. Share partitions that have not been written for a long time get a
+new snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 FORGET_RETRY_SECONDS: Final = 1.0
-"""Seconds until the removal of share partitions of deleted topics is retried."""
+"""If share partitions of deleted topics cannot be removed, the broker tries again after this number of seconds."""
 KEYS_PER_STEP: Final = 100
 """Number of share partitions whose snapshots are written together, before other work runs."""
 R = TypeVar("R")
@@ -73,7 +74,7 @@ class ShareCoordinator:
         if gone and self.runtime.all_shards():
             self._tasks.supervise("share partitions of deleted topics", partial(self._forget_topics, gone))
 
-    # --- requests
+    # --- methods that handle requests ---------------------------------------------------------------------------------
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Answer[KafkaError | None]:
         return self.runtime.write(
@@ -98,7 +99,7 @@ class ShareCoordinator:
         topic = self._image.topic_by_id(topic_id)
         return topic is not None and partition in topic.partitions
 
-    # --- deletion of log records that newer snapshots replace
+    # --- methods that delete log records that newer snapshots replace -------------------------------------------------
 
     async def prune(self) -> None:
         """Write new snapshots of share partitions whose snapshots are old, and delete the records that are no longer
@@ -155,7 +156,7 @@ class ShareCoordinator:
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
-            return True  # a retry for this partition would fail again, and the error is in the broker's log file
+            return True  # the state machine raised an exception, which is logged; a retry would raise it again
         except KafkaError as error:
             logger.error("share partitions of deleted topics could not be removed", extra={"reason": error})
         return False

@@ -1,4 +1,4 @@
-"""The state of one share partition. An instance of this class is immutable. Pure.
+"""The state of one share partition, as an immutable value. Pure.
 
 Writes with an outdated state epoch or leader epoch are fenced. The *state epoch* rises when a group initializes the
 state again; a write with an older state epoch belongs to the previous state and is refused. The *leader epoch* is the
@@ -39,10 +39,10 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     updates: int = 0
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the state to and from records in the log ------------------------------------------------
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
-        """The value of a snapshot record that stores this state."""
+        """Return the value of a snapshot record that stores this state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,
             state_epoch=self.state_epoch,
@@ -56,7 +56,7 @@ class ShareState(NamedTuple):
 
     @classmethod
     def of_snapshot(cls, value: ShareSnapshotValue, offset: int) -> ShareState:
-        """The state in a snapshot record that was logged at the offset `offset`."""
+        """Return the state in a snapshot record that was logged at the offset `offset`."""
         return cls(
             state_epoch=value.state_epoch,
             leader_epoch=value.leader_epoch,
@@ -70,7 +70,7 @@ class ShareState(NamedTuple):
         )
 
     def updated(self, value: ShareUpdateValue) -> ShareState:
-        """The state after a logged change has been applied."""
+        """Return the state after a logged change has been applied."""
         start, count, batches = self.start_offset, self.complete_count, batches_of(value.state_batches)
         if value.start_offset > start or _lowers(batches, value.start_offset, start):
             start, count = value.start_offset, value.delivery_complete_count
@@ -87,8 +87,8 @@ class ShareState(NamedTuple):
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
     """Whether the leader's write states that all records from `start` up to the old start offset `before` were never
-    delivered. If these records were never delivered, the start offset may decrease. A released record does not count as
-    never delivered, because it was delivered at least once before its release.
+    delivered. If these records were never delivered, the start offset may decrease. A record that a member has released
+    was delivered before, so it does not count as never delivered.
     """
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)

@@ -27,7 +27,7 @@ from oncelog_protocol.messages.read_share_group_state_summary import ReadShareGr
 from oncelog_protocol.messages.write_share_group_state import WriteShareGroupStateRequest
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds until a response of another broker counts as lost."""
+"""If another broker does not respond within this number of seconds, its response counts as lost."""
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0)
 """Seconds before each retry of a request; after the last retry the coordinator's error is returned."""
 RETRIED: Final = frozenset(

@@ -37,8 +37,9 @@ class StateWrite(NamedTuple):
 
 
 class ShareStateMachine:
-    """See `shard.Machine`. `now_ms` returns wall time; `exists(topic id, partition)` returns whether the partition
-    exists; a snapshot is logged after `updates_per_snapshot` changes."""
+    """The state machine of one partition; `shard.Machine` documents the methods that the coordinator runtime calls.
+    `now_ms` returns wall time; `exists(topic id, partition)` returns whether the partition exists; a snapshot is logged
+    after `updates_per_snapshot` changes."""
 
     def __init__(
         self, now_ms: Callable[[], int], exists: Callable[[bytes, int], bool], updates_per_snapshot: int = 500
@@ -91,7 +92,7 @@ class ShareStateMachine:
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
 
-    # --- requests
+    # --- methods that handle requests ---------------------------------------------------------------------------------
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, waiter: Waiter) -> Effects:
         """Initialize the state; a repeated request in the same state epoch changes nothing. Raises KafkaError
@@ -179,14 +180,15 @@ class ShareStateMachine:
         effects.reply(waiter, None)
         return effects
 
-    # --- deletion of log records that newer snapshots replace
+    # --- methods for the deletion of log records that newer snapshots replace -----------------------------------------
 
     def oldest_snapshot_offset(self) -> int | None:
-        """The log offset before which no record is needed; None if no record of the log is needed."""
+        """Return the log offset below which no record is needed to load the share partitions; None if no record of the
+        log is needed."""
         return min((state.snapshot_offset for state in self.states.values()), default=None)
 
     def cold(self, written_before_ms: int) -> list[ShareKey]:
-        """The share partitions whose newest snapshot was written before `written_before_ms` (wall time)."""
+        """Return the share partitions whose newest snapshot was written before `written_before_ms` (wall time)."""
         return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
@@ -224,8 +226,9 @@ class ShareStateMachine:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _known(self, key: ShareKey) -> ShareState:
-        """The state of a share partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the state is
-        not initialized."""
+        """Return the state of a share partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the
+        state is not initialized.
+        """
         self._check_exists(key)
         state = self.states.get(key)
         if state is None:

@@ -34,8 +34,8 @@ ShareStateRecord = SnapshotRecord | UpdateRecord
 
 
 def encode(record: ShareStateRecord) -> Encoded:
-    """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
-    represent.
+    """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+    cannot represent.
     """
     fields = record.key._asdict()
     value = None if record.value is None else encode_versioned(record.value, schema.VALUE_VERSION)

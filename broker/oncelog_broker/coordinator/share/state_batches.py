@@ -1,8 +1,8 @@
 """The delivery states of the records of a share partition: ranges of offsets with a delivery state and a delivery
 count. Pure.
 
-Source: Kafka's PersisterStateBatchCombiner. A batch is a range of offsets with the same delivery state and count.
-Batches are ordered by offset and do not overlap. The state of an offset outside all batches is unknown.
+Kafka's counterpart is PersisterStateBatchCombiner. A batch is a range of offsets with the same delivery state and
+count. Batches are ordered by offset and do not overlap. The state of an offset outside all batches is unknown.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class BatchMessage(Protocol):
 
 
 def batches_of(messages: Iterable[BatchMessage]) -> list[StateBatch]:
-    """The batches as StateBatch values."""
+    """Return the batches as StateBatch values."""
     return [StateBatch(m.first_offset, m.last_offset, m.delivery_state, m.delivery_count) for m in messages]
 
 
 def messages_of(cls: type[Any], batches: Iterable[StateBatch]) -> list[Any]:
-    """The batches as protocol messages or log records of the type `cls`."""
+    """Return the batches as protocol messages or log records of the type `cls`."""
     return [
         cls(first_offset=first, last_offset=last, delivery_state=state, delivery_count=deliveries)
         for first, last, state, deliveries in batches

@@ -8,6 +8,6 @@ InitProducerId, `ending` about EndTxn. `machine` is the state machine of one par
 
 These modules have I/O: `coordinator` runs the state machines, `markers` appends a marker to a log that this broker
 leads, and `marker_sender` has all markers of a transaction written, on this broker and on other brokers. `verification`
-asks the coordinator whether a transaction is open, and otherwise refuses its records. `remote_coordinators` sends these
-requests to coordinators on other brokers.
+asks the coordinator whether a partition is in an open transaction, and refuses the transaction's records if it is not.
+`remote_coordinators` sends these requests to coordinators on other brokers.
 """

@@ -1,5 +1,6 @@
-"""Runs a transaction state machine for each partition of `__transaction_state` that this broker leads. Provides the
-clock and producer ids, does the background work, and has the markers of committed and aborted transactions written.
+"""Runs a transaction state machine for each partition of `__transaction_state` that this broker leads. This module also
+provides the clock and producer ids, does the background work, and has the markers of committed and aborted transactions
+written.
 
 The epoch of a coordinator is the leader epoch of its partition of `__transaction_state` (S40).
 """
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import transaction_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.shard import Shard
@@ -37,8 +39,8 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
-"""Seconds before the first retry of logging that a transaction is complete; each further pause is twice as long, up to
-COMPLETE_MAX_RETRY_SECONDS.
+"""If the completion of a transaction cannot be logged, the broker tries again after this number of seconds. Each
+further pause is twice as long, up to COMPLETE_MAX_RETRY_SECONDS.
 """
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
@@ -59,9 +61,15 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Settings field: whether a partition must be part of the transaction before records are appended to the
-        partition.
+        """Whether the coordinator must have a partition in the transaction before the transaction's records are
+        appended to the partition (`transaction.partition.verification.enable`).
         """
+        self.registration_pause_seconds = config[transaction_keys.ADD_PARTITIONS_RETRY_BACKOFF_MS] / 1000
+        """Settings field: seconds before a leader repeats a registration that the coordinator has refused because it
+        completes the producer's previous transaction.
+        """
+        self.registration_seconds = config[transaction_keys.ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS] / 1000
+        """Settings field: seconds for which a leader repeats such a registration; 0: never."""
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
@@ -99,17 +107,19 @@ class TransactionCoordinator:
         return self._markers.outstanding
 
     def elsewhere(self, transactional_id: str) -> int | None:
-        """The id of the other broker that coordinates a transactional id; None if this broker is the coordinator, or no
-        coordinator is known."""
+        """Return the id of the other broker that coordinates a transactional id; None if this broker is the
+        coordinator, or no coordinator is known.
+        """
         leader = self.runtime.leader_of(transactional_id)
         return None if leader in (NO_LEADER, self._node_id) else leader
 
     def epoch_of(self, transactional_id: str) -> int:
-        """The coordinator epoch of a transactional id according to this broker's cluster image; -1 if it is not
-        known."""
+        """Return the coordinator epoch of a transactional id according to this broker's cluster image; -1 if it is not
+        known.
+        """
         return self.runtime.leader_epoch_of(transactional_id)
 
-    # --- requests
+    # --- methods that handle requests ---------------------------------------------------------------------------------
 
     def init_producer_id(
         self,
@@ -186,7 +196,7 @@ class TransactionCoordinator:
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
         """Check whether `partitions` are in the open transaction of the producer `asking`. Returns NONE or an error
         code for each partition. The result waits until the present state of the transactional id is committed (E4).
-        Otherwise a log could accept records of a transaction that the next coordinator does not know.
+        Without this wait, a log could accept records of a transaction that the next coordinator does not know.
         """
         return self.runtime.read(
             transactional_id,
@@ -194,7 +204,7 @@ class TransactionCoordinator:
             lambda error: dict.fromkeys(partitions, error.code),
         )
 
-    # --- ending transactions
+    # --- methods that end transactions --------------------------------------------------------------------------------
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
         """Have the markers of the committed or aborted transaction `end` written with the coordinator epoch `epoch`,
@@ -213,8 +223,8 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            # This broker has stopped being the coordinator and become it again since the transaction was committed or
-            # aborted.
+            # Since the decision was logged, this broker has stopped being the coordinator, and has become the
+            # coordinator again.
             decision.coordinator_epoch = epoch
         elif not decision.was_fenced:
             decision.was_fenced = True
@@ -247,7 +257,7 @@ class TransactionCoordinator:
             return False
         return True
 
-    # --- background work
+    # --- periodic background work -------------------------------------------------------------------------------------
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that have been open for longer than their timeout (S42)."""

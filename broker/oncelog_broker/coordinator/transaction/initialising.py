@@ -51,8 +51,8 @@ def initialise(
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
-    """Returns the epoch in the request if the producer may continue. The current epoch is valid; the previous epoch is
-    valid only if no transaction is open.
+    """Return the epoch of `shown` (the producer id and epoch in the request) if the producer may continue. The current
+    epoch is valid; the previous epoch is valid only if no transaction is open.
 
     Kafka also accepts the previous epoch while a transaction is open, and aborts that transaction. This broker refuses
     such a request, because it may be a late duplicate of the InitProducerId that created the current epoch: the

@@ -55,7 +55,8 @@ class TransactionEnd(NamedTuple):
 
 
 class TransactionMachine:
-    """See `shard.Machine`. `now_ms` returns wall time, `monotonic` returns monotonic seconds for timeouts."""
+    """The state machine of one partition; `shard.Machine` documents the methods that the coordinator runtime calls.
+    `now_ms` returns wall time, `monotonic` returns monotonic seconds for timeouts."""
 
     def __init__(
         self,
@@ -90,13 +91,13 @@ class TransactionMachine:
         return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
 
     def oldest_seconds(self) -> float:
-        """The age of the oldest open transaction in seconds; 0 if none is open."""
+        """Return the age of the oldest open transaction in seconds; 0 if none is open."""
         return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0
 
     # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
-    """See `Machine`."""
+    """True, because a record replaces all older records with the same key."""
 
     def encode(self, record: TransactionRecord) -> Encoded:
         return records.encode(record)
@@ -153,7 +154,7 @@ class TransactionMachine:
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
 
-    # --- requests
+    # --- methods that handle requests ---------------------------------------------------------------------------------
 
     def init_producer_id(
         self,
@@ -196,7 +197,7 @@ class TransactionMachine:
         return effects
 
     def _check_two_phase_commit(self, two_phase: bool, keeps_open: bool) -> None:
-        """Raises KafkaError, with Kafka's error codes, if two-phase commit is requested but disabled on this broker."""
+        """Raises a KafkaError with Kafka's error code if two-phase commit is requested, but disabled on this broker."""
         if not (two_phase or keeps_open) or self._config.two_phase_commit_enable:
             return
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if two_phase else ErrorCode.UNSUPPORTED_VERSION
@@ -276,11 +277,12 @@ class TransactionMachine:
             effects.append(TransactionRecord(end.transactional_id, metadata.completed(self._now_ms())))
         return effects
 
-    # --- timeouts and expiry
+    # --- methods for timeouts and expiry ------------------------------------------------------------------------------
 
     def timed_out(self) -> list[str]:
-        """The transactional ids whose transaction has been open for longer than its timeout (S42). A transaction
-        without a timeout never times out (S120)."""
+        """Return the transactional ids whose transaction has been open for longer than its timeout (S42). A transaction
+        without a timeout never times out (S120).
+        """
         return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
 
     def _is_timed_out(self, transactional_id: str) -> bool:

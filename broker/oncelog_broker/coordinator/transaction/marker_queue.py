@@ -23,8 +23,9 @@ from oncelog_protocol.errors import ErrorCode
 MAX_MARKERS: Final = 1000
 """Maximum number of markers in one request; appending them takes the leader some tens of milliseconds, in slices."""
 RETRY_SECONDS: Final = 0.1
-"""Seconds before a marker is sent again for the first time; each further pause is twice as long, up to
-MAX_RETRY_SECONDS."""
+"""A marker that was not written is sent again after this number of seconds. Each further pause is twice as long, up to
+MAX_RETRY_SECONDS.
+"""
 MAX_RETRY_SECONDS: Final = 1.0
 MAX_DOUBLINGS: Final = 10
 NEEDS_NO_MARKER: Final = frozenset(
@@ -95,7 +96,7 @@ class WaitingMarker:
 
 
 class Outcome(Enum):
-    """The meaning of a response to a marker for the decision (commit or abort)."""
+    """What the response to one marker means for the decision (commit or abort) to which the marker belongs."""
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"
@@ -111,7 +112,7 @@ class MarkerQueue:
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
         """Markers of partitions that are missing from the cluster image of this broker or of the leader: a partition
-        may be deleted, or too new.
+        may be deleted, or newer than the image.
         """
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()
@@ -124,8 +125,8 @@ class MarkerQueue:
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
-        `broker_id` leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a
-        marker that cannot be written to `answered` or `again`.
+        `broker_id` leads. Markers of these partitions are not queued; the caller writes them, and must pass a marker
+        that cannot be written to `answered` or `again`.
         """
         image = self._metadata.image
         led: list[TopicPartition] = []
@@ -153,12 +154,12 @@ class MarkerQueue:
                 self._leaderless.append(marker)
 
     def brokers(self) -> list[int]:
-        """The ids of the brokers that have queued markers."""
+        """Return the ids of the brokers that have queued markers."""
         return list(self._queues)
 
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
-        """Remove the markers to send to a broker now from the queue; the caller reports the result of each marker with
-        `answered`.
+        """Take the markers that must be sent to a broker now out of the queue; the caller reports the result of each
+        marker with `answered`.
 
         Markers of transactions that this broker no longer coordinates are dropped. Markers of partitions that another
         broker leads now are moved to that broker's queue.
@@ -189,7 +190,7 @@ class MarkerQueue:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             # If a later coordinator exists, this broker drops the decision when the cluster image names that
-            # coordinator. If no later coordinator exists, this partition's log has a wrong coordinator epoch, and the
+            # coordinator. If no later coordinator exists, the log of this partition has a wrong coordinator epoch; the
             # other partitions must still get their markers.
             self.again(marker, now)
             return Outcome.FENCED
@@ -225,7 +226,7 @@ class MarkerQueue:
         heappush(self._later, (now + pause, next(self._numbers), marker))
 
     def next_due(self) -> float | None:
-        """The time at which the next pause of a marker ends; None if no marker is pausing."""
+        """Return the time at which the next pause of a marker ends; None if no marker is pausing."""
         return self._later[0][0] if self._later else None
 
     def wake(self, now: float) -> None:

@@ -36,19 +36,23 @@ from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, 
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
-"""Seconds until a marker without a response is sent again, which does no harm if the marker was written (S39)."""
+"""If a marker gets no response within this number of seconds, the marker is sent again. If the first marker was
+written, the second marker does no harm (S39).
+"""
 FIRST_MARKERS_SECONDS: Final = 0.008
-"""Length of the first slice of appending markers, before other work runs: enough for some 200 markers, or for 15
-markers that each roll a segment. The slice is long enough that nearly every transaction is complete before its producer
-sends the next request.
+"""The number of seconds for which the first slice appends markers, before other work runs: enough for some 200 markers,
+or for 15 markers that each roll a segment. The slice is long enough that nearly every transaction is complete before
+its producer sends the next request.
 """
 MARKERS_SECONDS: Final = SLICE_SECONDS
-"""Length of each later slice, so that a transaction with thousands of partitions does not delay other clients."""
+"""The number of seconds for which each later slice appends markers. Later slices are shorter, so that a transaction
+with thousands of partitions does not delay other clients.
+"""
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""The producer id and the partition of a marker. They identify a marker in a request, because one request ends at most
-one transaction of a producer.
+"""The producer id and the partition of a marker. This pair identifies a marker in a request, because one request ends
+at most one transaction of a producer.
 """
 
 
@@ -126,7 +130,7 @@ class MarkerSender:
         self._queue.wake(self._clock.monotonic())
         self._go_on()
 
-    # --- appending and sending markers
+    # --- methods that append and send markers -------------------------------------------------------------------------
 
     async def _work_for(self, broker_id: int) -> None:
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
@@ -140,7 +144,7 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # this line is last, because after an error `supervise` runs the task again
+        self._at_work.discard(broker_id)  # not in a `finally`: after an error `supervise` runs the task again
         self._go_on()
 
     @contextmanager
@@ -155,8 +159,8 @@ class MarkerSender:
                 self._queue.again(waiting, self._clock.monotonic())
 
     async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
-        """Append the markers of a decision to the partitions in `left`, which this broker leads, in slices between
-        which other work runs.
+        """Append the markers of a decision to the partitions in `left`, which this broker leads. The work is done in
+        slices; other work runs between the slices.
         """
         try:
             marker = None
@@ -224,7 +228,7 @@ class MarkerSender:
             key = waiting.decision.end.producer.producer_id, waiting.where
             self._answered(waiting, codes.get(key, ErrorCode.REQUEST_TIMED_OUT))
 
-    # --- results of sent and appended markers
+    # --- methods that handle the results of sent and appended markers -------------------------------------------------
 
     def _answered(self, waiting: WaitingMarker, code: ErrorCode) -> None:
         self._settle(waiting, _acknowledged(code))
@@ -239,8 +243,9 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. A
-        partition that does not exist needs no marker; for all other partitions the markers are sent again.
+        """Check in the metadata store whether the partitions exist that are missing from the cluster image of this
+        broker or of the leader. A partition that does not exist needs no marker; for all other partitions the markers
+        are sent again.
         """
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
@@ -268,7 +273,8 @@ def _marker(decision: Decision) -> Marker:
 
 @fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
 def _acknowledged(code: ErrorCode) -> ErrorCode:
-    """Returns the error code in the response about one marker, with a fail point."""
+    """Return `code`, the error code in the response about one marker. At this fail point, a test can lose or delay the
+    response."""
     return code
 
 

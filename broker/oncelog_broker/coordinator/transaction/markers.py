@@ -2,12 +2,12 @@
 and for WriteTxnMarkers requests of other coordinators.
 
 After a successful response the coordinator no longer sends the marker. So the response waits until all in-sync replicas
-have the marker, or the later epoch that makes the marker unnecessary. Without this wait the end of a transaction could
-be lost together with a leader.
+have the marker. If the log has refused the marker because it has a later producer epoch, the response waits until all
+in-sync replicas have this epoch. Without this wait the end of a transaction could be lost together with a leader.
 
-A log refuses markers with a coordinator epoch older than that of the last marker (S40). If a log accepted a marker with
-a coordinator epoch that is too high, because no coordinator has had it, the log would refuse all correct markers
-permanently. To refuse such a marker, this broker compares the marker's epoch with the leader epochs of
+A log refuses markers with a coordinator epoch below the coordinator epoch of the last marker (S40). If a log accepted a
+marker with a coordinator epoch that is too high, because no coordinator has had it, the log would refuse all correct
+markers permanently. To refuse such a marker, this broker compares the marker's epoch with the leader epochs of
 `__transaction_state` in the cluster image. A new coordinator may be missing from this broker's cluster image at first;
 its markers are then refused, and it sends them again.
 """
@@ -98,8 +98,8 @@ class MarkerAppender:
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
         """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries, if no coordinator in this broker's cluster
-        image has the marker's epoch. An epoch that the log already has is accepted, because this marker then changes
-        nothing about later markers. Tools that end a hanging transaction send such an epoch.
+        image has the marker's epoch. An epoch that the log already has for this producer is accepted, because such a
+        marker does not make the log refuse later markers. Tools that end a hanging transaction send such an epoch.
         """
         self._image = self._metadata.image
         topic = self._image.topic(TRANSACTION_STATE)
@@ -118,7 +118,8 @@ class MarkerAppender:
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:
-    """Return INVALID_PRODUCER_EPOCH if `code` is NONE, which means that all in-sync replicas have the log's later
-    producer epoch. Otherwise return `code`.
+    """Return the result for a marker that the log has refused because of a later producer epoch. `code` is the result
+    of waiting for the in-sync replicas. NONE means that they all have the later epoch, and becomes
+    INVALID_PRODUCER_EPOCH; any other code is returned unchanged.
     """
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.NONE else code

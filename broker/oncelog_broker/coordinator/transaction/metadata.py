@@ -47,8 +47,9 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -> ProducerIdAndEpoch:
-    """The next producer id and epoch for the owner of `producer`: the next epoch, or epoch 0 of `spare_producer_id`
-    when the epochs are exhausted (S35). Raises NeedsProducerId."""
+    """Return the next producer id and epoch for the owner of `producer`: the next epoch, or epoch 0 of
+    `spare_producer_id` when the epochs are exhausted (S35). Raises NeedsProducerId.
+    """
     if not is_exhausted(producer.epoch):
         return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     if spare_producer_id is None:
@@ -63,10 +64,9 @@ class TransactionMetadata(NamedTuple):
 
     - `partitions` is empty unless a transaction is open or prepared.
     - `next_producer_id` may be set in PrepareCommit or PrepareAbort, and also in Ongoing if a new owner has taken the
-    transaction over.
-      `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka has logged. A
-      transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
-      producer id.
+      transaction over. `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka
+      has logged. A transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId
+      assigns a new producer id.
     - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and PrepareCommit or PrepareAbort,
       if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, unless
       `next_producer_id` is another producer id.
@@ -119,7 +119,7 @@ class TransactionMetadata(NamedTuple):
     def client(self) -> ProducerIdAndEpoch:
         """The owner's producer id and epoch. Only the owner may end the transaction, or begin a transaction if none is
         open."""
-        if self.next_producer_epoch != NO_EPOCH:  # same condition as `is_taken_over`, inlined for speed
+        if self.next_producer_epoch != NO_EPOCH:  # the condition of `is_taken_over`, repeated here to save a call
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
@@ -148,8 +148,9 @@ class TransactionMetadata(NamedTuple):
         return self.producer
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
-        """The metadata in the new state, with these changes. Every transition calls this method. Raises
-        IllegalTransition."""
+        """Return the metadata in the new state, with these changes. Every transition calls this method. Raises
+        IllegalTransition.
+        """
         check_transition(self.transactional_id, self.state, state)
         return self._replace(
             state=state,
@@ -157,7 +158,7 @@ class TransactionMetadata(NamedTuple):
             **{"previous_producer_id": self.client.producer_id, **changes},
         )
 
-    # --- InitProducerId
+    # --- transitions by InitProducerId --------------------------------------------------------------------------------
 
     def reinitialised(
         self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
@@ -224,7 +225,7 @@ class TransactionMetadata(NamedTuple):
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
-        if self.state is not TransactionState.ONGOING:  # set also for an abort without an open transaction
+        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction: it starts now
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
@@ -240,8 +241,8 @@ class TransactionMetadata(NamedTuple):
         return fence._to(TransactionState.PREPARE_ABORT, now_ms, last_epoch=last_epoch, **changes)
 
     def _raised(self, spare_producer_id: int | None) -> dict[str, Any]:
-        """The changed fields when a decision raises the epoch: the epoch of the markers, and the owner's next producer
-        id and epoch.
+        """Return the changed fields when a decision raises the epoch: the epoch of the markers, and the owner's next
+        producer id and epoch.
 
         For a taken-over transaction two epochs are raised. The epoch of the markers is the epoch of the records plus 1.
         The owner's next epoch is the epoch of the request that ends the transaction plus 1. If only the markers' epoch
@@ -279,5 +280,6 @@ class TransactionMetadata(NamedTuple):
         )
 
     def check_expirable(self) -> None:
-        """Raises IllegalTransition if a tombstone must not be written in the present state."""
+        """Raises IllegalTransition if the transactional id is in a state in which it must not be removed (replaced by a
+        tombstone)."""
         check_transition(self.transactional_id, self.state, TransactionState.DEAD)

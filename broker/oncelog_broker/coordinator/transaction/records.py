@@ -27,8 +27,8 @@ class TransactionRecord(NamedTuple):
 
 
 def encode(record: TransactionRecord) -> Encoded:
-    """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
-    represent.
+    """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+    cannot represent.
     """
     key = _key_of(record.transactional_id)
     if record.metadata is None:
@@ -50,8 +50,9 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
 
 @lru_cache(maxsize=4096)
 def _key_of(transactional_id: str) -> bytes:
-    """The encoded key of a transactional id. Keys are cached, because each transaction logs three or more records with
-    the same key."""
+    """Return the encoded key of a transactional id. Keys are cached, because each transaction logs three or more
+    records with the same key.
+    """
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_KEY_VERSION)
 
 

@@ -1,4 +1,5 @@
-"""Remembers the lowest sequence that verification has refused, so that later batches do not overtake it (KAFKA-14561).
+"""Remembers the lowest sequence number of a batch that the broker has refused because it could not verify the batch's
+transaction. The broker then refuses later batches until that batch is appended (KAFKA-14561).
 
 Example: a producer sends batch 0 and batch 1. The coordinator is unreachable when batch 0 is verified, and reachable
 when batch 1 is verified. A partition accepts any first sequence of an unknown producer. Without the rule of this
@@ -7,7 +8,7 @@ it, and the transaction would have to abort. With the rule, the partition refuse
 batch 0 is appended.
 
 The rule applies only to producers whose last batch is not in the log's producer state. For all other producers the log
-already checks the next sequence. Applied to them, the rule would let a late copy of an old batch delay new batches. The
+already checks the next sequence. If the rule applied to them, a late copy of an old batch would delay new batches. The
 rule applies to transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
@@ -31,10 +32,11 @@ class RefusedSequences:
 
     def __init__(self) -> None:
         self.lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-        """The mapping is nearly always empty, so callers check this first."""
+        """The mapping is nearly always empty, so callers first check whether it is empty."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
-        """Store that verification has refused a batch of `producer` whose first sequence is `sequence`."""
+        """Store that a batch of `producer` with the first sequence number `sequence` was refused, because its
+        transaction could not be verified."""
         key = where, producer.producer_id
         epoch, lowest = self.lowest.get(key, (producer.epoch, sequence))
         if epoch <= producer.epoch:

@@ -27,7 +27,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds until a missing response counts as lost."""
+"""If a coordinator does not respond within this number of seconds, its response counts as lost."""
 MAX_PARTITIONS: Final = 1000
 """Maximum number of partitions in one request, unless a single question has more partitions."""
 
@@ -70,8 +70,8 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """Complete the future of each caller: with NONE if all of the caller's partitions have NONE, otherwise with one
-        of their errors. A partition without a code counts as COORDINATOR_NOT_AVAILABLE."""
+        """Complete the future of each caller: with NONE if `codes` has NONE for all of the caller's partitions,
+        otherwise with the error of one of them. A partition without a code counts as COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))

@@ -18,10 +18,9 @@
                  |                       |     |
                  +----- expired ------> Dead <-+
 
-Transactions V2 allow an abort without an open transaction (KIP-890), with which PrepareAbort follows Empty,
-CompleteCommit or CompleteAbort. PrepareEpochFence is never logged; PrepareAbort with the next epoch is logged instead
-(S33). Dead is a tombstone in the log. After an InitProducerId that keeps the open transaction, the state stays Ongoing
-(KIP-939, S120).
+Transactions V2 allow an abort without an open transaction (KIP-890): then PrepareAbort follows Empty, CompleteCommit or
+CompleteAbort. PrepareEpochFence is never logged; PrepareAbort with the next epoch is logged instead (S33). Dead is a
+tombstone in the log. After an InitProducerId that keeps the open transaction, the state stays Ongoing (KIP-939, S120).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """`value` is the number in the log, `shown` the name in responses."""
+    """The state of a transactional id. `value` is the number in the log, `shown` the name in responses."""
 
     shown: str
 
@@ -79,6 +78,6 @@ class IllegalTransition(AssertionError):
 
 
 def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
-    """Raises IllegalTransition."""
+    """Raises IllegalTransition if the state `after` must not follow the state `before`."""
     if before not in LEGAL_PREVIOUS[after]:
         raise IllegalTransition(f"transactional id {transactional_id}: {after.shown} must not follow {before.shown}")

@@ -4,11 +4,12 @@
 A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that no coordinator
 ends, and the last stable offset would never advance again. To prevent this, the broker asks the coordinator, before the
 first batch of a transaction in a partition, whether the partition is in the transaction. For producers of transactions
-V2 the coordinator adds the partition (T7).
+V2 the coordinator adds the partition (T7); while it completes the producer's previous transaction, this broker asks
+again for a short time, because some clients wait for seconds before they send a refused batch again (E59).
 
-The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
-guard object, which every marker written after that invalidates (`replication/verification_guards.py`). A marker that is
-written between the question and the append invalidates this guard, and the append fails (E3).
+The coordinator may be another broker, and its answer may be late, so a marker may be written before the append. Before
+the coordinator is asked, the append therefore gets a guard object (`replication/verification_guards.py`), which every
+later marker invalidates. If the guard is invalid at the append, the append fails (E3).
 
 If this broker's cluster image is outdated, this broker may ask a former coordinator. That coordinator may report a
 transaction as open although the new coordinator has ended it. In this case the new coordinator's marker in the log has
@@ -59,9 +60,11 @@ def check_in_transaction(
     if any(partition.log.producer_state.coordinator_epoch(producer.producer_id) > epoch for partition in not_open):
         return _later_coordinator(producer)
     unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
-    answer = no_longer_than(
-        ANSWER_SECONDS, _ask(coordinator, transactional_id, producer, unknown, registers), deadlines
-    )
+    if registers:
+        answer = _register(coordinator, transactional_id, producer, unknown, deadlines)
+    else:
+        answer = _verify(coordinator, transactional_id, producer, unknown)
+    answer = no_longer_than(ANSWER_SECONDS, answer, deadlines)
     return then(answer, partial(_error_of, producer, unknown, registers))
 
 
@@ -122,18 +125,46 @@ def _error_of(
     return KafkaError(code, f"{producer}: " + ", ".join("-".join(map(str, where)) for where in unknown))
 
 
-def _ask(
+def _register(
     coordinator: TransactionCoordinator,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     unknown: list[TopicPartition],
-    registers: bool,
+    deadlines: Deadlines,
+) -> Answer[ErrorCode]:
+    """Ask the coordinator to add the partitions to the transaction. While the coordinator completes the producer's
+    previous transaction, ask it again, after pauses that double, for at most `coordinator.registration_seconds`.
+    """
+    loop = asyncio.get_running_loop()
+    last = loop.time() + coordinator.registration_seconds
+
+    def ask(pause: float) -> Answer[ErrorCode]:
+        broker_id = coordinator.elsewhere(transactional_id)
+        if broker_id is None:
+            answer = coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
+        else:
+            answer = coordinator.remote.ask(broker_id, transactional_id, producer, unknown, registers=True)
+        return then(answer, partial(again_if_busy, pause))
+
+    def again_if_busy(pause: float, code: ErrorCode) -> Answer[ErrorCode]:
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or loop.time() + pause > last:
+            return code
+        longer: asyncio.Future[float] = loop.create_future()
+        deadlines.after(pause, lambda: None if longer.done() else longer.set_result(2 * pause))
+        return then(longer, ask)
+
+    return ask(coordinator.registration_pause_seconds)
+
+
+def _verify(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    unknown: list[TopicPartition],
 ) -> Answer[ErrorCode]:
     broker_id = coordinator.elsewhere(transactional_id)
     if broker_id is not None:
-        return coordinator.remote.ask(broker_id, transactional_id, producer, unknown, registers=registers)
-    if registers:
-        return coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
+        return coordinator.remote.ask(broker_id, transactional_id, producer, unknown, registers=False)
     return then(coordinator.verify(transactional_id, producer, unknown), _first_error)
 
 

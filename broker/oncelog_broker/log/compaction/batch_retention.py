@@ -2,8 +2,8 @@
 headers do no I/O (S56, E25).
 
 Headers and control batches contain facts that no record contains: the last sequence of each producer, the outcome of
-each transaction, and the time until which tombstones must be kept (the delete horizon). Source: Kafka's Cleaner
-and CleanedTransactionMetadata.
+each transaction, and the time until which tombstones must be kept (the delete horizon). Kafka's counterparts are
+Cleaner and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TransactionScan:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Ids of the producers for which the scan has met a data batch of their transaction in `_open_aborted`."""
+        """The producer ids in `_open_aborted` whose aborted transaction has a data batch that the scan has met."""
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:

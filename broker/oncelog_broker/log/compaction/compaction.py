@@ -9,16 +9,16 @@ A batch that keeps all records is copied unchanged. A batch that loses all its r
 is dropped, or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met
 them, so that
 readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
-removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
-aborted records, and would return them to consumers if it became leader. Compaction does not change batches at or above
-offset `end`.
+removed. Tombstones and markers are also kept while a replica is not in sync. An out-of-sync replica may still have the
+deleted or aborted records, and would return them to consumers if it became leader. Compaction does not change batches
+at or above offset `end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, which may be in the middle of a
 segment.
 Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
 cleaning compacts them.
 
-Source: Kafka's Cleaner.
+Kafka's counterpart is Cleaner.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class CompactionStats:
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Number of batches that were kept past their delete horizon because a replica is not in sync."""
+    """The number of batches whose tombstones or markers were kept after their delete horizon, because a replica is not
+    in sync.
+    """
 
 
 class Compaction:
@@ -208,7 +210,7 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # the records are too large for this thread: decompress them in a job
+                pass  # the records are too large for this thread: decompress them in a job below
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
@@ -236,7 +238,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # discard in a job, because the file system needs long to remove a large file
+                yield cleaned.discard  # a job in a thread, because removing a large file takes long
                 if is_changed:
                     return False
         finally:

@@ -3,7 +3,8 @@
 A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and an undecided
 part, which must not be compacted yet. The undecided part has the active segment, the segments with records at or above
 the high watermark (or last stable offset), and the segments with records younger than min.compaction.lag.ms. Each
-segment belongs to exactly one of these three parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+segment belongs to exactly one of these three parts. Kafka's counterparts are LogCleanerManager and
+Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 - `.lock` is locked while a broker has the directory open.
 - `meta.properties` names the broker and cluster that own the directory.
 - `oncelog.identity` contains the identity of the broker that last registered with this directory (`identity/note.py`).
+- `oncelog.closed-logs` has the states of the logs that the last orderly stop closed (`closed_logs`).
 - `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
@@ -27,7 +28,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
@@ -57,6 +58,10 @@ DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Suffix of the directory of a log that no topic owns; the directory is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
+MANY_LOGS: Final = 500
+"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, syncing
+the file system could take longer than syncing each file, because it also syncs the data of other programs.
+"""
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
 """Error numbers that mean that a directory cannot be synced: the broker may not read the directory, or the file system
@@ -123,6 +128,8 @@ class DataDirectory:
         """The directory id in meta.properties; None if the file has no directory id yet."""
         self.clean_shutdown = False
         """Whether the previous broker process closed every log in the directory (a clean shutdown)."""
+        self.file_system = disk.watch_file_system(path)
+        """Syncs the file system with all logs of this directory; None if the system cannot do this reliably."""
         self.checkpoint_guard = threading.Lock()
         """A thread that writes a checkpoint holds this lock from reading the offsets until the checkpoint is written.
         The lock is needed because worker threads also write checkpoints, and an offset that was read before a
@@ -202,23 +209,27 @@ class DataDirectory:
         return os.path.join(self.path, name)
 
     def logs(self) -> tuple[list[TopicPartition], list[str]]:
-        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet).
-
-        Directories that are not logs are ignored; the broker logs the name of each ignored directory once.
-        """
-        found, deleted = [], []
+        """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet)."""
+        found: list[TopicPartition] = []
+        deleted: list[str] = []
         for name in self._disk.list_directory(self.path):
-            path = self.join(name)
-            if not self._disk.is_directory(path):
-                continue
-            parsed = parse_directory_name(name)
-            if parsed is not None:
-                found.append(parsed)
-            elif _DELETED_DIRECTORY.fullmatch(name):
-                deleted.append(path)
-            else:
-                logger.info("%s: not the log of a partition, ignored", path)
+            self.classify(name, found, deleted)
         return found, deleted
+
+    def classify(self, name: str, found: list[TopicPartition], deleted: list[str]) -> None:
+        """Add one name of this directory to `found` if it is the log of a partition, or to `deleted` (with its path) if
+        it is a deleted log. Directories that are not logs are ignored, with a log line; files are ignored silently.
+        """
+        path = self.join(name)
+        if not self._disk.is_directory(path):
+            return
+        parsed = parse_directory_name(name)
+        if parsed is not None:
+            found.append(parsed)
+        elif _DELETED_DIRECTORY.fullmatch(name):
+            deleted.append(path)
+        else:
+            logger.info("%s: not the log of a partition, ignored", path)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the entries of a checkpoint; empty if the file is missing or unreadable. The module docstring lists
@@ -252,7 +263,7 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the error may come from the fsync of this directory
+            self.names.note_failure(error)  # perhaps the fsync of the directory has failed
             raise
         self._checkpoints[name] = offsets
 
@@ -265,7 +276,7 @@ class DataDirectory:
             self.write_checkpoint(name, self._checkpoints.get(name, {}))
 
     def forget_arrival(self, key: TopicPartition) -> None:
-        """Discard the entries that `note_arrival` stored, because the move of the log has succeeded or failed."""
+        """Discard the entries that `note_arrival` stored, because the move of the log has ended."""
         with self.checkpoint_guard:
             for entries in self._arriving.values():
                 entries.pop(key, None)
@@ -291,6 +302,23 @@ class DataDirectory:
             if len(left) < len(offsets):
                 self.write_checkpoint(name, left)
 
+    def syncs_together(self, logs: int) -> bool:
+        """Whether `sync_file_system` syncs this number of logs."""
+        return self.file_system is not None and logs >= MANY_LOGS
+
+    def sync_file_system(self, logs: int) -> bool:
+        """Sync the entire file system, if at least `MANY_LOGS` logs must be synced. Returns False if the caller must
+        sync each log instead. These syncs then show which logs have lost data.
+        """
+        if self.file_system is None or logs < MANY_LOGS:
+            return False
+        try:
+            self.file_system.sync()
+        except OSError as error:
+            logger.warning("%s: the file system could not be synced, so each log is synced: %s", self.path, error)
+            return False
+        return True
+
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock the directory. If `clean` is True, also write the file that tells the next startup that every log was
         closed.
@@ -300,4 +328,38 @@ class DataDirectory:
                 content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}
                 self._disk.replace_file(self.join(CLEAN_SHUTDOWN_FILE), json.dumps(content).encode())
         finally:
+            if self.file_system is not None:
+                self.file_system.close()
+                self.file_system = None
             self._lock.release()
+
+
+def lock_directories(
+    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
+) -> list[DataDirectory]:
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
+    existing directories are not changed.
+
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
+    """
+    directories: list[DataDirectory] = []
+    try:
+        for path in data_dirs:
+            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+            directories.append(directory)
+            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+    except BaseException:
+        for directory in directories:
+            directory.close(clean=False)
+        raise
+    return directories
+
+
+def note_sisters(directories: Sequence[DataDirectory]) -> None:
+    """Write the identity note, which lists all data directories of this broker, into each directory without a note.
+    Raises OSError.
+    """
+    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
+    for each in directories:
+        if each.note is None and each.directory_id is not None:
+            each.write_note(DirectoryNote(each.directory_id, sisters))

@@ -21,7 +21,9 @@ MAX_PREFERRED: Final = 10_000
 kept.
 """
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of free space; a new log is created in a data directory with less only if all directories have less."""
+"""The number of free bytes below which a data directory counts as full: a new log is created in a full directory only
+if no better directory exists.
+"""
 
 
 class DirectoryChoice:

@@ -201,7 +201,7 @@ class FutureLog:
             size = min(part.end - part.start, SMALL_READ_SIZE)
             data = bytes(file.read(part.start, size))
             whole = whole_batches_size(data)
-            if whole == 0 and len(data) >= HEADER_SIZE:  # the batch is larger than this read
+            if whole == 0 and len(data) >= HEADER_SIZE:  # the first batch is larger than SMALL_READ_SIZE
                 data = bytes(file.read(part.start, parse_size(data)))
                 whole = whole_batches_size(data)
         finally:
@@ -265,7 +265,7 @@ class FutureLog:
             position = part.start
             while position < part.end:
                 position = self.copy(part._replace(start=position))
-        if self.log.log_end_offset < last.end:  # compaction or retention has removed the last records
+        if self.log.log_end_offset < last.end:  # the last records were removed by compaction or retention
             self.log.local.roll(last.end)
         if self.log.log_end_offset != last.end:
             raise CopyOutdated(f"the copy ends at {self.log.log_end_offset}, the log at {last.end}")

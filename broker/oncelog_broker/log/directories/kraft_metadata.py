@@ -8,9 +8,8 @@ compacted topic, or a topic with unlimited retention, would lose its old records
 after the takeover.
 
 A record's value has a frame of three unsigned varints (frame version 1, record type, record version), followed by a
-message in Kafka's flexible encoding. This module reads three record types, and skips all other types. Sources: Kafka's
-MetadataRecordSerde,
-KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
+message in Kafka's flexible encoding. This module reads three record types, and skips all other types. The formats are
+those of Kafka's MetadataRecordSerde, KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord) and KIP-630 (snapshots).
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def _values_of(disk: Disk, path: str, from_offset: int) -> Iterator[memoryview]:
 
 
 class _TopicConfigs:
-    """The settings of topics after the metadata records replayed so far."""
+    """The settings of topics according to the metadata records that were applied so far."""
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, str]] = {}

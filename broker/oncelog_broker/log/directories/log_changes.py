@@ -1,9 +1,9 @@
 """The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
 `LogManager` has the methods that begin and finish an operation; these methods must run in the manager's thread. The
-step between them, `run`, may be called in any thread, because it uses no shared state. Many logs are changed in one
-operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if the
-log's directory existed already; a new directory is synced later (`new_directory.py`).
+step between the two methods, `run`, may be called in any thread, because it uses no shared state. Many logs are changed
+in one operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if
+the log's directory existed already; a new directory is synced later (`new_directory.py`).
 """
 
 from __future__ import annotations
@@ -130,15 +130,14 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a power cut removed a new log before its sync, the next startup would report the old log's records
-        as lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError
-        for
-        `home`.
+        If the offsets remained, and a power cut removed a new log before its sync, the next startup would report the
+        old log's records as lost. Errors in directories other than `home`, whose disks may have failed, are only
+        logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # skip other disks, which may hang
+                if any(other.noted_offset(key) for key in keys):  # leave other disks alone, because they may hang
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -186,8 +185,9 @@ class LogOpening:
         of synced records (S56). Other replicas may already have compacted these tombstones away, because this in-sync
         replica had acknowledged them.
 
-        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. Such
-        a log is created again, since a later fsync of the data directory would not prove that the name is on the disk.
+        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. The
+        log is then created again, because a later fsync of the data directory does not prove that the name is on the
+        disk.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
@@ -197,7 +197,7 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
-                if not self._disk.exists(returning.path):  # perhaps the disk is missing
+                if not self._disk.exists(returning.path):  # perhaps the disk is not mounted
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Remove the recovery point before the log is cut. If a fault or a kill interrupted the cut, the log
                 # could end below its recovery point; such a log counts as damaged, and would never be opened again.
@@ -219,7 +219,7 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # the durable log start is unknown, so it is checkpointed again
+        log.state.checkpointed_start = 0  # assume that no log start is checkpointed, so that it is written again
         try:
             # Keep the log end at or above the log start, because a later startup removes all records of a log that ends
             # below its checkpointed log start.

@@ -45,6 +45,11 @@ class LogCheckpoints:
         self._logs = logs
         self._homes = homes
         self._failures = failures
+        self._written_high_watermarks: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, PartitionLog]] | None
+        self._written_high_watermarks = None
+        """The high watermarks of the last complete write, and the logs that they belong to; None after a failed
+        write.
+        """
 
     def write_recovery_points(self) -> None:
         """Write the recovery points of all logs."""
@@ -69,7 +74,9 @@ class LogCheckpoints:
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Write the cleaner checkpoint of `log`, together with those of the other logs in its data directory."""
+        """Write the cleaner checkpoint of the data directory of `log`, which has an entry for each compacted log in
+        it.
+        """
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)
@@ -85,8 +92,13 @@ class LogCheckpoints:
     ) -> None:
         """Write high watermarks to the checkpoints. `logs` are the logs that these high watermarks belong to. If a log
         was deleted and re-created under the same name meanwhile, the entry of the new log is not changed.
+
+        If neither the high watermarks nor the logs have changed since the last write, nothing is written.
         """
-        self.sync_new(key for key, offset in high_watermarks.items() if offset)
+        if self._written_high_watermarks == (high_watermarks, logs):
+            return
+        self._written_high_watermarks = None
+        unsynced = self.sync_new(key for key, offset in high_watermarks.items() if offset)
 
         def write(home: DataDirectory) -> None:
             with home.checkpoint_guard:
@@ -96,6 +108,8 @@ class LogCheckpoints:
                 self._write(home, HIGH_WATERMARK_CHECKPOINT, here)
 
         raise_first(self._in_each(write))
+        if not unsynced:
+            self._written_high_watermarks = high_watermarks, logs
 
     def lower_for_truncation(self, state: LogState) -> None:
         """Lower the recovery point and the cleaner checkpoint on the disk, before a truncation (the callback
@@ -117,9 +131,17 @@ class LogCheckpoints:
             for key, log in logs
             if log is not None and (found := log.flusher.new_directory) is not None and not found.is_synced
         }
-        if new:
-            sync_together(new.values())
-        return {key for key, directory in new.items() if directory.failure is not None}
+        for home in self._directories:
+            here = [found for found in new.values() if found.names is home.names and found.may_be_synced]
+            if home.sync_file_system(len(here)):
+                for found in here:
+                    found.is_synced = True
+        sync_together(new.values(), self._disk.run_syncs)
+        failed = {key for key, directory in new.items() if directory.failure is not None}
+        for key in failed:
+            if (log := self._logs.get(key)) is not None:
+                log.state.note_flush_due()  # the flush will fail, and take the log offline
+        return failed
 
     def _write_recovery_points_of(self, home: DataDirectory) -> None:
         with home.checkpoint_guard:

@@ -7,17 +7,14 @@ work.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from oncelog_broker.identity.note import DirectoryNote
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
@@ -28,7 +25,9 @@ from oncelog_broker.log.directories.data_directory import (
     STRAY_DIRECTORY_SUFFIX,
     UNKNOWN_BROKER_EPOCH,
     DataDirectory,
+    lock_directories,
     marked_directory_name,
+    note_sisters,
 )
 from oncelog_broker.log.directories.directory_choice import DirectoryChoice
 from oncelog_broker.log.directories.future_log import FutureLog, settle_future_logs
@@ -40,17 +39,14 @@ from oncelog_broker.log.directories.log_changes import (
     ReturningLog,
     WantedLog,
 )
-from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints, raise_first
-from oncelog_broker.log.directories.partition_metadata import (
-    PARTITION_METADATA_FILE,
-    PartitionMetadataCorrupt,
-    PartitionMetadataTorn,
-    read_topic_id,
-)
-from oncelog_broker.log.new_directory import NewDirectory
+from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints
+from oncelog_broker.log.directories.log_closing import LogClosing
+from oncelog_broker.log.directories.log_loader import LogLoader
+from oncelog_broker.log.directories.log_upkeep import LogUpkeep
+from oncelog_broker.log.directories.missing_logs import offline_logs
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -58,39 +54,6 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
-NAMES_IN_A_LINE = 10
-"""The maximum number of partitions that one log line names."""
-
-
-def lock_directories(
-    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
-) -> list[DataDirectory]:
-    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
-    existing directories are not changed.
-
-    Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
-    """
-    directories: list[DataDirectory] = []
-    try:
-        for path in data_dirs:
-            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
-            directories.append(directory)
-            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
-    except BaseException:
-        for directory in directories:
-            directory.close(clean=False)
-        raise
-    return directories
-
-
-def _note_sisters(directories: Sequence[DataDirectory]) -> None:
-    """Write the identity note, which lists all data directories of this broker, into each directory without a note.
-    Raises OSError.
-    """
-    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
-    for each in directories:
-        if each.note is None and each.directory_id is not None:
-            each.write_note(DirectoryNote(each.directory_id, sisters))
 
 
 class LogManager:
@@ -120,6 +83,8 @@ class LogManager:
         self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
         """Deleted logs: (monotonic seconds from which the directory may be freed, path of the directory)."""
+        self.upkeep = LogUpkeep(self._logs, clock)
+        """Finds the logs with work for the periodic tasks."""
         self.cluster_id: str | None = None
         """The cluster id in the data directories; None if the directories are new and `open` got no cluster id."""
 
@@ -172,7 +137,7 @@ class LogManager:
                 cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
             for directory in directories:
                 directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
-            _note_sisters(directories)
+            note_sisters(directories)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
             settle_future_logs(disk, directories, entropy)
@@ -262,8 +227,8 @@ class LogManager:
         return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has no
-        topic id.
+        """Return the 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has
+        no topic id.
         """
         return self._topic_ids.get((topic, partition))
 
@@ -274,55 +239,16 @@ class LogManager:
         *,
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Search for missing logs after the startup. `partitions` are the partitions that this broker must host. `lost`
-        has the paths of data directories that are lost. `replicated` (function) returns whether a partition also has
-        replicas on other brokers.
-
-        A missing log stays offline if a checkpoint shows that the log had records: if the broker created a new log, as
-        Kafka does, it would assign the same offsets a second time. A missing log also stays offline if a data directory
-        is lost, since
-        the log may have been in that directory. A log without a checkpoint entry may never have existed, because the
-        creation of the topic may have been interrupted. One warning lists all missing logs that stay offline although
-        no checkpoint shows records.
+        """Search for missing logs after the startup (`missing_logs`). `partitions` are the partitions that this broker
+        must host. `lost` has the paths of data directories that are lost. `replicated` (function) returns whether a
+        partition also has replicas on other brokers.
         """
-        unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
-        for key in partitions:
-            if key in self._homes:
-                continue
-            name = f"{key[0]}-{key[1]}"
-            offset, _, home = max(
-                (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
-            )
-            if offset > 0 and name not in deleted:  # (the checkpoint entry of a deleted log remains for a while)
-                path = home.join(name)
-                self._homes[key] = home
-                self._missing.add(key)
-                self._failures[key] = (
-                    f"{path} is missing, but the checkpoints show that it had records up to offset {offset}. Restore "
-                    "the directory. If the partition has other replicas, have one of them lead first (oncelog "
-                    "leaders elect): if this one leads without its records, the others lose theirs. Then, or if this "
-                    "is the only replica, accept the loss: delete the topic; or stop the broker, take the partition's "
-                    f"lines out of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and "
-                    f"{LOG_START_OFFSET_CHECKPOINT} (their second line counts them), and start it"
-                )
-                logger.error("%s: offline: %s", path, self._failures[key])
-            elif lost:
-                self._homes[key] = self._directories[0]
-                self._missing.add(key)
-                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is missing"
-                logger.error("%s: offline: %s", name, self._failures[key])
-            else:
-                unknown.setdefault(replicated(key), []).append(name)
-        for is_replicated, names in unknown.items():
-            logger.warning(
-                "log.dirs has no logs of %d partitions of this broker, so new, empty logs are created. %s: %s",
-                len(names),
-                "If they had records, these are fetched from the other replicas, where one of them leads"
-                if is_replicated
-                else "If they had records, they are lost, unless they are in a directory that log.dirs no longer lists",
-                " ".join(names[:NAMES_IN_A_LINE]) + (" ..." if len(names) > NAMES_IN_A_LINE else ""),
-            )
+        missing = [key for key in partitions if key not in self._homes]
+        for key, home, failure in offline_logs(missing, self._directories, deleted, lost, replicated):
+            self._homes[key] = home
+            self._missing.add(key)
+            self._failures[key] = failure
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
@@ -354,7 +280,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the value is (new settings, last known offsets)
+            self._returning[key] = known._replace(wanted=wanted)  # the known offsets, with new settings
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -514,13 +440,13 @@ class LogManager:
         """Measure the free space of the data directories. The result is used to choose the directory of a new log. This
         method may be called in any thread.
         """
-        # no measurement is needed if there is only one directory
+        # With a single directory there is nothing to choose, so nothing is measured.
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
-        """All logs, including those that went offline after they were opened."""
+        """Return all logs, including those that went offline after they were opened."""
         return iter(list(self._logs.values()))
 
     @property
@@ -581,24 +507,6 @@ class LogManager:
 
     # --- methods that background tasks call periodically --------------------------------------------------------------
 
-    def logs_due_for_flush(self) -> list[PartitionLog]:
-        """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced. The flush takes the latter logs offline.
-        """
-        now = self._clock.monotonic()
-        return [
-            log
-            for log in self._online()
-            if (log.flusher.new_directory is not None and log.flusher.new_directory.is_lost)
-            or (
-                log.flusher.unflushed_records > 0
-                and (
-                    log.flusher.unflushed_records >= log.config.flush_messages
-                    or now - log.flusher.last_flush_at >= log.config.flush_ms / 1000
-                )
-            )
-        ]
-
     def purge_deleted(self, now: float) -> int:
         """Free deleted files in one call: `begin_purge` and `run` without interruption; returns the number of freed
         files and directories.
@@ -610,7 +518,7 @@ class LogManager:
         """Return the logs and segments whose delay after deletion has expired, for `LogRemoval.run` to free; None if
         there are none. `now` is in monotonic seconds, because setting back a wall clock would delay the removal.
         """
-        files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
+        files = self.upkeep.take_deleted(now)
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
@@ -652,109 +560,32 @@ class LogManager:
 
         The next startup treats a data directory as cleanly closed only if every log in that directory was closed.
         """
-        try:
-            failed = self._close_logs()
-        except BaseException:
-            for home in self._directories:
-                home.close(clean=False)
-            raise
-        unclean = {id(self._homes[key]) for key in self._failures}
-        unclean |= {id(self._homes[key]) for key, log in self._logs.items() if not log.is_cleanly_closed}
-        for home in self._directories:
-            try:
-                home.close(clean=home not in failed and id(home) not in unclean, broker_epoch=broker_epoch)
-            except OSError as error:
-                failed.setdefault(home, error)
-        raise_first(failed)
-
-    def _close_logs(self) -> dict[DataDirectory, OSError]:
-        """Close every log and write the checkpoints; returns the directories in which a write failed, with their
-        errors.
-        """
-        self._checkpoints.sync_new(tuple(self._logs))
-        for log in tuple(self._logs.values()):
-            try:
-                log.close()
-            except KafkaError as error:
-                logger.error("closing %s: %s", log.name, error)
-        return self._checkpoints.write_at_the_end()
+        closing = LogClosing(self._disk, self._directories, self._checkpoints, self._homes, self._topic_ids)
+        closing.close(dict(self._logs), self._failures, broker_epoch)
 
     # --- private helpers of this module -------------------------------------------------------------------------------
 
     def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
-        recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        found, deleted = home.logs()
-        due = self._clock.monotonic() + DEFAULT_CONFIG.file_delete_delay_ms / 1000
-        self._deleted += [(due, path) for path in deleted]
-        high_watermarks = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        self._high_watermarks.update({key: high_watermarks[key] for key in found if key in high_watermarks})
-        for key in found:
-            topic, partition = key
+        loader = LogLoader(self._disk, self._clock, self._entropy, home, config_of)
+        loader.find()
+        for key in loader.found:
             if key in self._homes:
-                other = self._homes[key].path
-                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the outdated directory")
+                name, other = f"{key[0]}-{key[1]}", self._homes[key].path
+                raise OSError(f"{name} is in {home.path} and in {other}: remove the outdated directory")
+        due = self._clock.monotonic() + DEFAULT_CONFIG.file_delete_delay_ms / 1000
+        self._deleted += [(due, path) for path in loader.deleted]
+        noted = loader.high_watermarks
+        self._high_watermarks.update({key: noted[key] for key in loader.found if key in noted})
+        for key, topic_id, log, failure in loader.load():
             self._homes[key] = home
-            path = home.join(f"{topic}-{partition}")
-            try:
-                was_identified, self._topic_ids[key] = self._identity_of(home, key)
-                log = PartitionLog.open(
-                    path,
-                    topic=topic,
-                    partition=partition,
-                    config=config_of(topic),
-                    disk=self._disk,
-                    clock=self._clock,
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=start_offsets.get(key, 0),
-                    clean_shutdown=home.clean_shutdown,
-                    cleaner_checkpoint=cleaner_offsets.get(key),
-                    high_watermark=high_watermarks.get(key, 0),
-                )
-                if not was_identified and log.log_end_offset > 0:
-                    self._set_aside_unsynced(home, key, log)
-                    continue
-                if not home.clean_shutdown and home.noted_offset(key) == 0:
-                    identity = () if self._topic_ids[key] is None else (PARTITION_METADATA_FILE,)
-                    log.flusher.new_directory = NewDirectory.found(self._disk, path, identity, home.names)
-            except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
-                if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
-                    message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
-                    raise OSError(errno.EMFILE, f"{message} for {len(found)} logs: raise it (ulimit -n)") from error
-                logger.error("%s: offline: %s", path, error)
-                self._failures[key] = f"{path}: {error}"
+            self._topic_ids[key] = topic_id
+            if log is None:
+                self._failures[key] = failure
             else:
                 self._adopt(key, log)
-
-    def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
-        """Return (whether the file with the topic id is complete, the topic id). Raises OSError,
-        PartitionMetadataCorrupt.
-        """
-        try:
-            return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
-        except PartitionMetadataTorn:
-            if home.noted_offset(key) > 0:
-                raise  # the log was synced, so the file with the topic id was damaged after that sync
-            return False, None
-
-    def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:
-        """Rename the directory of a log if a power cut destroyed its unsynced topic id. The topic of the log's records
-        is then unknown, and the records were not synced either. Raises OSError.
-        """
-        log.abandon()
-        target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)
-        self._disk.rename(log.directory, home.join(target))
-        self._disk.sync_directory(home.path)
-        self._forget(key)
-        logger.warning(
-            "%s: topic id file was not synced, owner unknown; directory renamed to %s", log.directory, target
-        )
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log
         log.trimmer.before_truncation = self._checkpoints.lower_for_truncation
         log.trimmer.after_truncation = self._checkpoints.lower_after_truncation
-
-    def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if log.state.may_be_changed]
+        self.upkeep.register(log)

@@ -2,7 +2,8 @@
 which would corrupt the cluster.
 
 Version 1 is written by KRaft brokers and by this broker (node.id, cluster.id, directory.id); version 0 was written by
-brokers with ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
+brokers with ZooKeeper (broker.id, cluster.id). The file is a Java properties file. Kafka's counterpart is
+MetaProperties.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ state is only a list of references. The layout of an entry:
   earlier epochs, or of earlier transactions of this epoch, are not counted. If there is no last sequence, this field is
   0 when no batch was
   written in this epoch (the next sequence must be 0), or ANY_SEQUENCE when it is unknown whether a batch was written.
-- 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
+- 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may belong to a marker.
 - 24 bytes for each past batch (0 to 4 batches before the newest batch, newest first): last sequence, last offset,
   offset delta, timestamp.
 

@@ -13,7 +13,7 @@ may be the only source of a producer's state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 from weakref import ref
@@ -62,20 +62,23 @@ only consequence is that a later startup may be slower.
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "state")
+    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "on_snapshot", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._saved_offset = -1
-        """The newest offset whose state is on the disk, or at which the log was empty; a replay begins at this offset.
+        """The newest offset whose state is on the disk, or at which the log was empty. To restore the state, batches
+        are read from this offset on.
         """
         self._pending: list[PendingSnapshot] = []
         """Snapshots at later offsets that are not known to be on the disk, oldest first."""
         self._taken: list[ref[PendingSnapshot]] = []
         """All snapshots that a running flush may still write, including snapshots that are no longer in `_pending`."""
         self._ends = RecentEnds()
+        self.on_snapshot: Callable[[], None] = lambda: None
+        """A callback: called when a snapshot is taken, for example at a roll, so that the log is flushed soon."""
 
     # --- methods that check and record appended batches ---------------------------------------------------------------
 
@@ -107,7 +110,7 @@ class LogProducers:
             return None
         marker = read_marker(control)
         if marker is None:
-            return None  # compaction has removed the records of this transaction
+            return None  # compaction has emptied this control batch
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
@@ -133,6 +136,7 @@ class LogProducers:
             snapshot = self._snapshots.take(offset, self.state.image())
             self._taken = [*(taken for taken in self._taken if taken() is not None), ref(snapshot)]
             self._pending = [*self._pending, snapshot][-MAX_PENDING_SNAPSHOTS:]
+        self.on_snapshot()
 
     @property
     def saved_up_to(self) -> int:
@@ -142,11 +146,11 @@ class LogProducers:
         return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
-        """Whether the state at `offset` can be restored without a replay."""
+        """Whether the state at `offset` can be restored from a snapshot alone, without reading batches."""
         return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
-        """The snapshots at or before `end` that have not been written to their files yet."""
+        """Return the snapshots at or before `end` that have not been written to their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
@@ -165,6 +169,13 @@ class LogProducers:
         """Start with an empty log whose first record will have this offset."""
         self._saved_offset = offset
 
+    def reopen_at(self, offset: int, entries: Sequence[bytes]) -> None:
+        """Restore the state of a cleanly closed log, whose snapshot at the log end `offset` has these entries."""
+        self._saved_offset = offset
+        if entries:
+            self.state.restore(entries)
+        self._ends = RecentEnds(offset)
+
     def load(
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
     ) -> None:
@@ -178,8 +189,8 @@ class LogProducers:
         names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
-            # Use this restore only to rebuild the transaction indexes; then restore the producers from the newest
-            # snapshot, which may be the only source of their state.
+            # The first call of `_restore` only rebuilds the transaction indexes. The second call restores the producers
+            # from the newest snapshot, which may be the only source of their state.
             self._restore(segments, names, damaged)
             self.aborted.mend()
             names = self._snapshots.file_names()
@@ -241,7 +252,7 @@ class LogProducers:
         """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # a snapshot from before the first batch is ignored
+        if found is not None and found[0] >= start:  # only a snapshot of the present segments
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
@@ -273,7 +284,7 @@ class LogProducers:
         return [(first, marker) for first, marker in _ends(segments, replay_from, begun) if start <= marker < end]
 
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
-        """Replay the batches of `segment` from offset `start` on; yields the aborted transactions."""
+        """Update the state with the batches of `segment` from offset `start` on; yields the aborted transactions."""
         try:
             for at, header in _producer_batches_from(segment, start):
                 control = None
@@ -283,8 +294,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # Only log the error: the rest of this segment cannot be replayed, and a reader of the damaged batch gets
-            # the same error.
+            # Only log the error: the batches after the damaged batch cannot be read, and a reader of the damaged batch
+            # gets the same error.
             logger.warning(
                 "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
             )
@@ -310,7 +321,7 @@ def _ends(
     """
     for segment in segments:
         if segment.next_offset > start:
-            with suppress(CorruptBatch):  # do not log this error, because the replay has already logged it
+            with suppress(CorruptBatch):  # `_replay` has already logged this error
                 for _, header in _producer_batches_from(segment, start):
                     if header[ATTRIBUTES] & CONTROL_BIT:
                         first = begun.pop(header[PRODUCER_ID], NO_OFFSET)

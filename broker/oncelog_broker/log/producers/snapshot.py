@@ -16,8 +16,8 @@ producer, which Kafka's format does not have:
   (`entry.py`) after the first 46 bytes.
 
 If a window file is missing, damaged, or belongs to another snapshot, the broker ignores it, and knows only the last
-batch of each producer instead of the last five. A damaged snapshot is deleted, and the log is replayed from the
-previous snapshot instead.
+batch of each producer instead of the last five. A damaged snapshot is deleted; the state is then restored from the
+previous snapshot and the batches after it.
 """
 
 from __future__ import annotations
@@ -157,13 +157,25 @@ class PendingSnapshot:
         """Write Kafka's snapshot file, and the window file with the past batches. Raises OSError."""
         if self.is_written or self.is_cancelled:
             return
-        snapshot = format_snapshot(self._entries)
-        window_path, snapshot_path = self._prefix + PRODUCER_WINDOW_SUFFIX, self._prefix + PRODUCER_SNAPSHOT_SUFFIX
+        self.write_window()
+        self.write_snapshot()
+
+    def write_window(self, *, is_durable: bool = True) -> None:
+        """Write the first of the two files: the window file, which a snapshot without producers does not need. Raises
+        OSError.
+        """
         if self._entries:
-            self._disk.replace_file(window_path, format_window(self._entries, snapshot))
-        self._disk.replace_file(snapshot_path, snapshot)
-        self.is_written = True
-        # Check `is_obsolete` after writing: a truncation that begins later finds the files and deletes them itself.
+            window = format_window(self._entries, format_snapshot(self._entries))
+            self._disk.replace_file(self._prefix + PRODUCER_WINDOW_SUFFIX, window, is_durable=is_durable)
+
+    def write_snapshot(self, *, is_durable: bool = True) -> None:
+        """Write the second of the two files: Kafka's snapshot file. Without `is_durable`, the caller must sync both
+        files, and then set `is_written`. Raises OSError.
+        """
+        window_path, snapshot_path = self._prefix + PRODUCER_WINDOW_SUFFIX, self._prefix + PRODUCER_SNAPSHOT_SUFFIX
+        self._disk.replace_file(snapshot_path, format_snapshot(self._entries), is_durable=is_durable)
+        self.is_written = is_durable
+        # Check `is_cancelled` after writing: a truncation that begins later finds the files and deletes them itself.
         if self._was_cancelled():
             self._disk.remove(snapshot_path)
             self._disk.remove(window_path)
@@ -259,5 +271,5 @@ def _offsets(names: Iterable[str], suffix: str) -> set[int]:
 
 def _all_offsets(names: Iterable[str]) -> set[int]:
     """Return the offsets of all snapshot files and window files (past batches)."""
-    names = list(names)
+    names = [name for name in names if name.endswith((PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX))]
     return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

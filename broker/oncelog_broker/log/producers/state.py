@@ -2,10 +2,10 @@
 S50; KIP-98, KIP-360, KIP-890).
 
 Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises an error and changes
-nothing. After the batch is in the log, `adopt` or `complete` applies the change (E26). The checks are those of
-idempotence (the sequence number of a
-batch follows the previous one) and of fencing (a batch with an older producer epoch is refused). The state of one
-producer is stored as an `entry`. Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+nothing. After the batch is in the log, `adopt` or `complete` applies the change (E26). The checks implement idempotence
+(the sequence number of a batch must follow the previous sequence number) and fencing (a batch with an older producer
+epoch is refused). The state of one producer is stored as an `entry`. Sequences count records and wrap at 2^31
+(`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class ProducerState:
             # change `first_unstable_offset` yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # these lines repeat `_find_first_unstable` to save a call
+            if not unreplicated:  # as `_find_first_unstable`, but without a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
@@ -511,4 +511,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # a copy frees memory, since a dictionary never shrinks
+            self._entries = dict(self._entries)  # a copy is smaller: a dictionary never shrinks

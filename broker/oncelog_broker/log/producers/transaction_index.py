@@ -8,7 +8,7 @@ offset of the marker. Entries are ordered by their markers. A segment without en
 
 Compaction removes an entry together with its marker. If the entry were removed before the marker, a reader would treat
 the remaining aborted records as committed. If the entry were removed after the marker, a reader would skip records that
-the producer commits later. Source: Kafka's TransactionIndex.
+the producer commits later. Kafka's counterpart is TransactionIndex.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.lost_segments import log_file_base
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_prefix
-from oncelog_broker.runtime.disk import Disk, File, is_out_of_space
+from oncelog_broker.runtime.disk import Disk, is_out_of_space
 
 ENTRY: Final = Struct(">hqqqq")
 ENTRY_VERSION: Final = 0
@@ -134,14 +134,14 @@ class TransactionIndex:
                 return True
         return False
 
-    def file_to_sync(self) -> File | None:
-        """Return the file if it has unsynced entries, for the caller to sync and close; else None. Call this after
-        `write`.
+    def path_to_sync(self) -> str | None:
+        """Return the path of the file if it has unsynced entries, for the caller to sync the file; else None. Call this
+        after `write`.
         """
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
-        return self._disk.open_briefly(self.path)
+        return self.path
 
     def _position_of(self, offset: int) -> int:
         """Return the position of the first entry whose marker is at or after `offset`."""
@@ -266,10 +266,10 @@ class TransactionIndexes:
                 break
         return found
 
-    def files_to_sync(self, end: int) -> list[File]:
-        """Return the files with unsynced entries, opened for the caller to sync and close."""
-        files = (self._indexes[base].file_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
-        return [file for file in files if file is not None]
+    def paths_to_sync(self, end: int) -> list[str]:
+        """Return the paths of the files with unsynced entries, for the caller to sync."""
+        paths = (self._indexes[base].path_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
+        return [path for path in paths if path is not None]
 
     def write(self, end: int) -> None:
         """Write the missing entries to the files of segments below `end`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar
 
-from oncelog_broker.runtime.disk import Disk, File
+from oncelog_broker.runtime.disk import Disk
 
 
 class IndexCorrupt(ValueError):
@@ -73,6 +73,10 @@ class SegmentIndex:
             # If the file ends with zeros, the next `persist` removes them.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
+    def forget(self) -> None:
+        """Discard the entries in memory without writing them; they are read from the file again."""
+        self.entries = self._loaded = None
+
     def persist(self) -> None:
         """Append to the file the entries that it does not contain yet. Raises OSError."""
         entries = self.entries
@@ -94,15 +98,15 @@ class SegmentIndex:
         """Whether the index file has entries; this check does not load the entries into memory. Raises IndexCorrupt."""
         return len(self._load()) > 0
 
-    def file_to_sync(self) -> File | None:
-        """Write all entries to the file, then return the file if it has unsynced entries, for the caller to sync and
-        close; otherwise None. Raises OSError.
+    def path_to_sync(self) -> str | None:
+        """Write all entries to the file, then return its path if it has unsynced entries, for the caller to sync the
+        file; otherwise None. Raises OSError.
         """
         self.persist()
         if not self._unsynced:
             return None
         self._unsynced = False
-        return self._disk.open_briefly(self.path)
+        return self.path
 
     def seal(self) -> None:
         """Write the remaining entries when the segment is closed, and free the memory. Raises OSError."""

@@ -1,12 +1,13 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
 log.
 
-Source: Kafka's LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
+Kafka's counterpart is LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
 `LogState`. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +20,7 @@ from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUC
 from oncelog_broker.log.segments.segment_reader import SegmentReader
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import File
-from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class LocalLog:
         "active",
         "directory_dirty",
         "log_end_offset",
+        "on_marked",
         "on_roll",
     )
 
@@ -69,6 +71,8 @@ class LocalLog:
         """A callback for rolls: called with the base offset of the new segment, after all earlier batches were appended
         and before the new segment is created.
         """
+        self.on_marked: Callable[[], None] = lambda: None
+        """A callback: called when files of a deleted segment wait to be freed."""
         self.update_config(config)
 
     @property
@@ -101,24 +105,52 @@ class LocalLog:
         """Append one batch that has its offsets; if the batch does not fit the active segment, roll first."""
         size, active, params = len(batch), self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
-        if (
-            not (  # a quick check whether the batch certainly fits; otherwise call `_roll_reason`
-                active.size + size <= params.max_size
-                and active.first_timestamp >= 0
-                and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
-                and last_offset <= params.max_offset
-                and offset_entries is not None
-                and len(offset_entries) < self._max_offset_index_bytes
-                and time_entries is not None
-                and len(time_entries) < self._max_time_index_bytes
-            )
-            and self._roll_reason(size, last_offset, max_timestamp, now_ms) is not None
-        ):
+        if not (  # a quick check: if it does not show that the batch fits, call `_roll_reason`
+            active.size + size <= params.max_size
+            and active.first_timestamp >= 0
+            and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
+            and last_offset <= params.max_offset
+            and offset_entries is not None
+            and len(offset_entries) < self._max_offset_index_bytes
+            and time_entries is not None
+            and len(time_entries) < self._max_time_index_bytes
+        ) and self._must_roll(size, last_offset, max_timestamp, now_ms):
             self.roll()
         if not self.active.is_made:
             self._make_file()
         self.active.append(batch, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
+
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        self.wake()
+        return self._roll_reason(size, last_offset, max_timestamp, now_ms) is not None
+
+    def wake(self) -> None:
+        """Load the indexes of the active segment, if it is dormant: after `SegmentLoader.reopen`, nothing but appends
+        and rolls need them in memory. Raises OSError.
+        """
+        active = self.active
+        if active.offset_index.is_active:
+            return
+        end = active.next_offset
+        try:
+            if active.file.size != active.size:
+                raise CorruptBatch(f"the file has {active.file.size} bytes, not {active.size}")
+            activate(active)
+            if active.next_offset != end:
+                raise CorruptBatch(f"the last batch ends at offset {active.next_offset}, not at {end}")
+        except BaseException as error:
+            active.make_dormant(end)  # so that the next append does not use incomplete indexes
+            if isinstance(error, CorruptBatch):
+                raise OSError(errno.EIO, f"the end of the log is damaged: {error}", active.path) from error
+            raise
+
+    def complete_indexes(self) -> None:
+        """Add the entry for the largest timestamp to the time index of the active segment. A dormant segment has this
+        entry, because it was closed.
+        """
+        if self.active.offset_index.is_active:
+            self.active.index_max_timestamp()
 
     def append_all(
         self,
@@ -133,6 +165,7 @@ class LocalLog:
         After each write, `appended` is called with the batches written and the base offset of their segment. If a write
         fails, the batches in earlier segments remain appended.
         """
+        self.wake()
         run: list[RecordBatch] = []
         for batch in whole:
             pending = batch.start - run[0].start if run else 0
@@ -158,9 +191,9 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """Return the base offset of a new segment that begins with `batch`. This is the log end offset, unless
-        compaction at the leader has left a gap before the batch that is too large for an index entry; then it is the
-        base offset of the batch.
+        """Return the base offset of a new segment that begins with `batch`. The new base offset is the log end offset.
+        Exception: if compaction at the leader has left a gap before the batch that is too large for an index entry, the
+        new base offset is the base offset of the batch.
         """
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
@@ -173,9 +206,10 @@ class LocalLog:
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
+        self.wake()
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # sync first, because otherwise recovery would mistake lost records for a part of the gap
+            self._sync_end()  # sync, so that recovery does not take lost records for a gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -184,7 +218,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # an empty segment is never closed, because it would seem to have lost its records
+        else:  # replace an empty segment: closed, it would look like lost records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -230,15 +264,14 @@ class LocalLog:
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
 
-    def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
-        """Return the files that a flush of the offsets from `start` to `end` must sync: (log files, index files, which
-        the caller must also close).
-        """
-        logs, indexes = [], []
+    def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[str]]:
+        """Return (log files with bytes between the offsets, paths of index files), for the caller to sync."""
+        logs: list[File] = []
+        indexes: list[str] = []
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
                 logs.append(segment.file)
-                indexes += segment.files_to_sync()
+                indexes += segment.paths_to_sync()
         return logs, indexes
 
     def logs_to_sync(self, start: int) -> list[File]:
@@ -261,7 +294,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # set this first, because other threads read it
+        self.directory_dirty = True  # set before the change, because other threads read this flag
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
@@ -329,6 +362,11 @@ class LocalLog:
             paths += self._marked.pop(0)[1]
         return paths
 
+    @property
+    def has_marked(self) -> bool:
+        """Whether files of deleted segments wait to be freed."""
+        return bool(self._marked)
+
     def close(self) -> None:
         """Close the files without writing anything."""
         for segment in self._row:
@@ -345,3 +383,4 @@ class LocalLog:
         free_at = self._clock.monotonic() + self._config.file_delete_delay_ms / 1000
         self._marked.append((free_at, segment.mark_deleted(keep=keep)))
         self.directory_dirty = True
+        self.on_marked()

@@ -72,7 +72,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # a missing or damaged index does not prove lost records, because it will be rebuilt
+        return  # a missing or damaged index does not prove lost records; the index will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -89,7 +89,13 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 
 
 def check_removed(
-    disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
+    disk: Disk,
+    directory: str,
+    names: Collection[str],
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    synced_up_to: float,
 ) -> list[str]:
     """Search for log files that were removed. Returns the paths of all indexes without a log file, if none of them
     proves a loss.
@@ -97,8 +103,9 @@ def check_removed(
     An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
     the log file last. Raises LogCorrupt, CorruptBatch, OSError.
     """
-    names = disk.list_directory(directory)
     orphans = _orphans(names)
+    if not orphans:
+        return []
     renamed = {log_file_base(name[: OFFSET_DIGITS + len(LOG_SUFFIX)]) for name in names}
     for base in sorted(orphans.keys() - renamed):
         after = min((segment.base_offset for segment in segments if segment.base_offset > base), default=None)
@@ -106,7 +113,7 @@ def check_removed(
             continue
         before = [segment for segment in segments if segment.base_offset < base]
         if before and next(before[-1].batches_from(base), None) is not None:
-            continue  # not a loss: another segment contains the records of this index
+            continue  # no loss: an earlier segment has these records
         path = os.path.join(directory, file_prefix(base))
         for index in (
             OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),

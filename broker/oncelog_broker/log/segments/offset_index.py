@@ -5,7 +5,7 @@ An entry has 8 bytes: the offset relative to the segment's base offset (int32) a
 big-endian. In files of this broker, an entry means that the batch at `position` ends with `offset`. In files from
 Kafka, an entry may cover several batches: the first batch is at `position`, and the last batch ends with `offset`. A
 search for an offset starts at the entry
-with the greatest offset that is not above the wanted offset. Source: Kafka's OffsetIndex.
+with the greatest offset that is not above the wanted offset. Kafka's counterpart is OffsetIndex.
 """
 
 from __future__ import annotations

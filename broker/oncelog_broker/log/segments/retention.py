@@ -1,4 +1,4 @@
-"""Decides which segments of a log may be deleted. Source: Kafka's UnifiedLog.deleteOldSegments."""
+"""Decides which segments of a log may be deleted. Kafka's counterpart is UnifiedLog.deleteOldSegments."""
 
 from __future__ import annotations
 

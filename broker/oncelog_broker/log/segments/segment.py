@@ -8,7 +8,7 @@
 - `00000000000000000042.window` has the part of the producer state that Kafka's snapshot format does not have.
 
 The last segment of a log is active: batches are appended to it, and its indexes are in memory. Closed segments never
-change until they are deleted. Source: Kafka's LogSegment.
+change until they are deleted. Kafka's counterpart is LogSegment.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class Segment:
     def persist_indexes(self) -> None:
         """Write the missing entries to the index files, in the form that active segments have."""
         if not self.is_made:
-            return  # do not write an index yet, because an index without a log file would look like a lost log file
+            return  # an index without a log file would look like a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -274,10 +274,10 @@ class Segment:
         """Add an entry for the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def files_to_sync(self) -> list[File]:
-        """Return the index files with unsynced entries, opened for the caller to sync and close."""
-        files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
-        return [file for file in files if file is not None]
+    def paths_to_sync(self) -> list[str]:
+        """Return the paths of the index files with unsynced entries, for the caller to sync."""
+        paths = (index.path_to_sync() for index in (self.offset_index, self.time_index))
+        return [path for path in paths if path is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
@@ -328,6 +328,12 @@ class Segment:
         """
         self._load_indexes(below=None)
         self._replay_tail()
+
+    def make_dormant(self, next_offset: int) -> None:
+        """Undo a failed `activate` of the last segment, which ends before `next_offset`."""
+        self.offset_index.forget()
+        self.time_index.forget()
+        self.next_offset = next_offset
 
     def start_verified(self, offset: int) -> int:
         """Make this segment the active segment with only the index entries below `offset`; returns the position from
@@ -470,7 +476,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # an incomplete batch (end of the view), or a corrupt batch
+        except CorruptBatch:  # keep the complete batches before the corrupt one
             pass
         return at, next_offset
 
@@ -531,7 +537,7 @@ class Segment:
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files of the segment, whose names have the suffix `old`."""
-        self.close()  # close first, because an open file object keeps its old path
+        self.close()  # an open `File` would keep its old path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new

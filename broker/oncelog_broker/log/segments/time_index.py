@@ -3,7 +3,7 @@
 An entry has 12 bytes: a timestamp in ms (int64) and an offset relative to the base offset (int32), both big-endian. An
 entry (timestamp, offset) means two things: `timestamp` is the largest timestamp of the batch that ends with `offset`,
 and no record of the segment up to `offset` has a larger timestamp. The last entry of a closed segment has the segment's
-largest timestamp. Source: Kafka's TimeIndex.
+largest timestamp. Kafka's counterpart is TimeIndex.
 """
 
 from __future__ import annotations

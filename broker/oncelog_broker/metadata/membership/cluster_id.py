@@ -1,9 +1,9 @@
 """Chooses the id of a cluster before any broker has founded the cluster.
 
-The id is written to the data directories before the node `/cluster/id` is written, so that a startup can be interrupted
-at any point. Brokers that start simultaneously with a new store must agree on the id before they write it to their
-directories. Without this agreement, each broker
-except the founder would write its own id into its directories, and would be refused permanently.
+The id is written to the data directories before the node `/cluster/id` is written. So a startup that is interrupted at
+any point can be repeated. Brokers that start simultaneously with a new store must agree on the id before they write it
+to their directories. Without this agreement, each broker except the founder would write its own id into its
+directories, and would be refused permanently.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ async def agreed_cluster_id(
 ) -> str:
     """Return the cluster id in the store. If the store is new, return the id that the first broker proposes: `known`
     (the id in its data directory), or a new id. If `is_shared` is False, no other broker can join, and the id is not
-    written to the
-    store. Raises StoreUnavailable.
+    written to the store. Raises StoreUnavailable.
     """
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])
     if found is not None:

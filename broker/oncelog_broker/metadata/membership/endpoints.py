@@ -1,9 +1,9 @@
-"""Checks that no two live brokers advertise the same address, because clients would ask one broker for partitions that
-the other leads.
+"""Checks that no two live brokers advertise the same address, because clients would ask one of these brokers for
+partitions that the other broker leads.
 
 A broker checks its addresses before it registers, and again after the registration. If two brokers register
-simultaneously, the second check of the later broker finds the earlier broker, because a session never reads a state
-older than its own write. The later broker then deletes its registration.
+simultaneously, the second check of the later broker finds the earlier registration: after a session has written a node,
+it reads all nodes that were written before. The later broker then deletes its registration.
 """
 
 from __future__ import annotations

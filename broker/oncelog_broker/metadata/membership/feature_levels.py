@@ -4,8 +4,7 @@ Each registration contains the lowest and highest level of its release, as Kafka
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
 behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker joins the
 cluster only if it has a feature level in common with each registered broker. The consequences of levels for files are
-described
-in docs/design/compatibility.md.
+described in docs/design/compatibility.md.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class NoCommonLevel(Exception):
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
-    """The feature levels that this release supports, for the registration of this broker."""
+    """Return the feature levels that this release supports, for the registration of this broker."""
     return {FEATURE: (LOWEST, HIGHEST)}
 
 

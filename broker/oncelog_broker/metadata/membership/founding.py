@@ -92,8 +92,8 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""Paths of nodes that belong to the old store or to processes. A new store gets no copy of these nodes and of the nodes
-below them.
+"""Paths of nodes that belong to the old store or to processes. These nodes, and the nodes below them, are not copied
+into a new store.
 """
 
 

@@ -121,8 +121,9 @@ class Predecessor:
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """The field is False after an unclean shutdown until a registration has reported the possible loss. The field
-        is always True for a broker without other brokers, because no other broker could have more records.
+        """Whether the logs certainly still have their last records. False after an unclean shutdown that may have lost
+        records, until a registration has reported this. Always True for a single broker, because no other broker could
+        have more records.
         """
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)

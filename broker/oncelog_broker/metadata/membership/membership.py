@@ -1,16 +1,15 @@
 """Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
-The gate (whether this broker may lead partitions and serve requests) is open while three conditions are true. The lease
-is valid (`lease.py`), the broker is registered in the present session, and the broker's cluster image is newer than
-that registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while
-the
-process was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
+The broker may lead while three conditions are true: the lease of its session is valid (`lease.py`), it is registered in
+the present session, and its cluster image is newer than that registration. This is called the *gate*: while a condition
+is false, the gate is shut, and the broker leads no partition. The gate is checked at every use, since the lease may
+have ended while the process was paused. When the lease ends, the gate shuts, and all state is kept:
 
-- If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). As
-  long as the session exists, no other process can register with this broker's id.
-- If the session was lost, the broker registers again with a new broker epoch, as after a restart.
-  `on_rejoined` ensures that the broker does not lead a partition whose state was written before the new registration.
-  The gate opens (this broker may lead) when the cluster image contains the new registration.
+- If the same session continues, the broker reads the cluster again, and the gate opens again. As long as the session
+  exists, no other process can register with this broker's id.
+- If the session was lost, the broker registers again with a new broker epoch, as after a restart. `on_rejoined` ensures
+  that the broker does not lead a partition whose state was written before the new registration. The gate opens when the
+  cluster image contains the new registration.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
-"""Seconds between attempts while the store is unavailable."""
+"""The number of seconds between two attempts while the store is unavailable."""
 DOUBT_TICK_SECONDS: Final = 0.05
-"""Seconds between checks whether the gate is open again (this broker may lead). The checks are needed because the gate
-sends no notification.
+"""Seconds between two checks whether this broker may lead again. The checks are needed because nothing notifies the
+waiting code of a renewed lease.
 """
 
 T = TypeVar("T")
@@ -40,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
-    """Return the response of the store, with retries for `seconds`. A starting broker sends every request through this
-    function, so that a broken connection does not make the startup fail. Raises the errors of `ask`, such as
-    StoreUnavailable.
+    """Send a request to the store by calling `ask`, with retries for `seconds`; returns the store's response. A
+    starting broker sends every request through this function, so that a broken connection does not make the startup
+    fail. Raises the errors of `ask`, such as StoreUnavailable.
     """
     deadline = clock.monotonic() + seconds
     while True:
@@ -77,9 +76,8 @@ class ClusterMember:
         *,
         is_strict: bool = True,
     ) -> None:
-        """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable.
-        If `is_strict` is True, this broker must stop leading when its lease ends; if False, only when its session is
-        lost.
+        """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable. If
+        `is_strict` is True, this broker must stop leading when its lease ends; if False, only when its session is lost.
         """
         self._store = store
         self._register = register
@@ -127,8 +125,8 @@ class ClusterMember:
         return await self.patiently(self._join)
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the response of the store, with retries until a session timeout has passed. Raises the errors of
-        `ask`, such as StoreUnavailable.
+        """Send a request to the store by calling `ask`, with retries until a session timeout has passed; returns the
+        store's response. Raises the errors of `ask`, such as StoreUnavailable.
         """
         return await patiently(ask, self._store.session_timeout, self._clock)
 

@@ -166,10 +166,8 @@ class ProducerIdManager:
 
     async def _look_for_a_raise(self) -> None:
         """Discard this broker's block of producer ids if another broker has allocated blocks far above it. The other
-        broker did
-        this because its logs contain higher ids, and its logs may also contain ids of this block. If the store cannot
-        be reached, this broker keeps
-        the block.
+        broker did this because its logs contain higher ids, and its logs may also contain ids of this block. If the
+        store cannot be reached, this broker keeps the block.
         """
         self._may_be_raised = False
         try:

@@ -7,7 +7,7 @@ deleted topic (the broker died before it removed the files). Creating a topic fr
 deleted topic.
 
 A process registers again when its session was lost. The broker then checks that the store is still the same store.
-Otherwise, if the store had lost its data, the first broker to register again would found a new cluster.
+Without this check, if the store had lost its data, the first broker to register again would found a new cluster.
 
 Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
 can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node
@@ -116,9 +116,8 @@ async def register_broker(
 
     `found_logs` is called only for a new store. If another session has registered this broker's id, this function waits
     up to `wait_seconds` for that session to end, because its process may have died. `process` is the nonce of this
-    process. `before` is the
-    membership of this process in an earlier session. Raises BrokerIdInUse, EndpointInUse, WrongStore, StoreUnavailable;
-    the call may be repeated, because a registration of the same session is recognised.
+    process. `before` is the membership of this process in an earlier session. Raises BrokerIdInUse, EndpointInUse,
+    WrongStore, StoreUnavailable; the call may be repeated, because a registration of the same session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
@@ -285,7 +284,7 @@ def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarna
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
-    """Return the membership of an earlier registration whose response was lost."""
+    """Return the membership of a registration that this session has made, and whose response was lost."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
     (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))

@@ -20,8 +20,8 @@ OtherNodes: TypeAlias = Mapping[QuotaEntity, Sequence[str]]
 
 
 async def other_nodes(store: MetadataStore, pause: Pause = no_pause) -> OtherNodes:
-    """Return the nodes whose spelling differs from the spelling that `paths.quotas` uses, even if no node with the
-    latter spelling exists. The result is normally empty.
+    """Return the nodes of addresses whose names differ from the usual spelling (the spelling in `paths.quotas`), even
+    if no node has the usual spelling. The result is normally empty.
     """
     try:
         names = await store.children(paths.IP_CONFIGS)

@@ -46,8 +46,8 @@ WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDE
 """The watched paths. A notification that names one of these paths means that any node below the path may have changed.
 """
 AGAIN_SECONDS: Final = 1.0
-"""Seconds until nodes that could not be read, although the store was available, are read again; the delay doubles with
-each failure.
+"""If nodes could not be read although the store was available, they are read again after this number of seconds; the
+delay doubles with each failure.
 """
 MAX_AGAIN_SECONDS: Final = 60.0
 
@@ -115,7 +115,8 @@ class MetadataCache:
         self._store = store
         self._check_store = check_store
         self._is_doubted = False
-        """Whether the last check of the store (same store as at the registration) failed."""
+        """Whether the last call of `check_store` failed: the store may not be the store in which this broker is
+        registered."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()
@@ -144,9 +145,8 @@ class MetadataCache:
 
         `pause` is awaited between the parts of a long read. `check_store` is called before the entire cluster is read
         again in a new session. If `check_store` raises, the cluster image is not changed, because every topic that is
-        missing
-        in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
-        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        missing in a replaced store would be treated as deleted. Raises NoNode if no broker has ever registered in the
+        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.
@@ -244,13 +244,11 @@ class MetadataCache:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
         read. If a watch reports a change during a pass over the stale paths, the next pass reads the changed node.
 
-        A stale path (reported as changed) stays in the list until it was read successfully. After a failure, the kind
-        of failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
-        because the watch then reports the
-        root of the path as changed; if loop iterations are long, the watch may report the root before this task learns
-        that its read
-        failed. A node with invalid
-        content is logged, and its part of the cluster image remains unchanged.
+        A stale path (reported as changed) remains stale until it was read successfully. After a failure, the kind of
+        failure decides when the read is retried. If the store is unavailable, the path is read after the reconnect,
+        because the watch then reports the root of the path as changed; if loop iterations are long, the watch may
+        report the root before this task learns that its read failed. A node with invalid content is logged, and its
+        part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()

@@ -47,7 +47,9 @@ FILE: Final = "metadata-copy.jsonl"
 PREVIOUS_FILE: Final = "metadata-copy.previous.jsonl"
 FORMAT_VERSION: Final = 1
 SETTLE_SECONDS: Final = 1.0
-"""Seconds between a change and the copy that includes it, because changes often come in groups."""
+"""The number of seconds between a change and the write of a copy. The delay lets one copy include several changes,
+because changes often come in groups.
+"""
 REST_SECONDS: Final = 9.0
 """Seconds between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
@@ -153,9 +155,9 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest complete copy in a data directory: `metadata-copy.jsonl`, or if that copy is not complete,
-    `metadata-copy.previous.jsonl`. Returns None if
-    there is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
+    """Read the newest complete copy in a data directory. The copy is read from `metadata-copy.jsonl` or, if that file
+    is not complete, from `metadata-copy.previous.jsonl`. Returns None if neither file is complete. A damaged copy is
+    only logged as a warning, so that the broker can start.
     """
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)

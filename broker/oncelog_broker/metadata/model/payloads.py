@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from oncelog_broker.runtime.steps import Steps, run_steps
@@ -63,8 +64,8 @@ class BrokerRegistration:
 class Incarnation:
     """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the last
     registration before which the broker's logs may have lost records. Each registration copies this value from the
-    previous registration. Otherwise, a broker that registers twice before the controller reads the node would seem to
-    have lost no records.
+    previous registration. Without this copy, a broker that registers twice before the controller reads the node would
+    seem to have lost no records.
     """
 
     is_log_tail_kept: bool = True
@@ -79,8 +80,7 @@ class Incarnation:
     def unsure_epoch(self, written: int) -> int:
         """Return the broker epoch of the last registration with a possible loss of records; -1 if there was none. A
         partition state that was written before that epoch does not prove that the broker still has its records.
-        `written` is the zxid of the node's last write, which is
-        the broker epoch of the registration.
+        `written` is the zxid of the node's last write, which is the broker epoch of the registration.
         """
         return self.unsure_since if self.is_log_tail_kept else written
 
@@ -132,8 +132,7 @@ class TopicAssignment:
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """The node `/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while the partition
-    has no
-    leader."""
+    has no leader."""
 
     leader: int
     leader_epoch: int
@@ -163,8 +162,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode the registration of a broker. The fields host and port, for readers older than version 2, are those of the
-    first PLAINTEXT endpoint; without such an endpoint they are null and -1.
+    """Encode the registration of a broker. For readers of versions before 2, the fields host and port have the values
+    of the first PLAINTEXT endpoint; without such an endpoint they are null and -1.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
@@ -334,6 +333,19 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def parse_partition_state(data: bytes, path: str) -> PartitionState:
+    try:
+        return _known_partition_state(data)
+    except MalformedPayload:
+        return _parsed_partition_state(data, path)  # raises the error with the path of this node
+
+
+@lru_cache(maxsize=1024)
+def _known_partition_state(data: bytes) -> PartitionState:
+    """Return the parsed state. A broker without other brokers has thousands of partitions with the same content."""
+    return _parsed_partition_state(data, "")
+
+
+def _parsed_partition_state(data: bytes, path: str) -> PartitionState:
     document = _Document.parse(data, path)
     return PartitionState(
         leader=document.integer("leader"),
@@ -377,7 +389,7 @@ def parse_controller_epoch(data: bytes, path: str) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version field of this node is a string, because Kafka writes a string."""
+    """Encode the node `/cluster/id`. Its field `version` is a string, as in Kafka."""
     return _to_json({"version": "1", "id": cluster_id})
 
 

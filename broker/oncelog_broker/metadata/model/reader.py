@@ -340,8 +340,8 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """Return all quota entities that have a node of their own for quotas; a user without a client id has none. `users`
-    are the names of the users' nodes.
+    """Return all quota entities that have a node of their own for quotas; an entity that is only a user has no such
+    node. `users` are the names of the users' nodes.
     """
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]

@@ -9,10 +9,9 @@ fsync.
   durable even if that write created only ephemeral nodes, so that no czxid is used twice; a broker epoch is such a
   czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
-  gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If the
-  -wal file is lost or truncated for another reason, the store returns to an older state, and its file does not show
-  that. A -wal
-  file from another state of the store is refused (`write_ahead_log.py`).
+  gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If
+  somebody deletes or truncates the -wal file, the store returns to an older state, and nothing in the main file shows
+  that. A -wal file from another state of the store is refused (`write_ahead_log.py`).
 
 `sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
 """
@@ -67,7 +66,8 @@ class _Queued(NamedTuple):
     """A write that waits for its commit."""
 
     operations: tuple[Operation, ...] | None
-    """The operations of the write. None means to delete all ephemeral nodes that the session has when the write runs.
+    """The operations of the write. None stands for the deletion of all ephemeral nodes that the session has when the
+    write runs.
     """
     session_id: int
     """The id of the session that owns the ephemeral nodes created by the write."""
@@ -95,7 +95,7 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        # the executor starts its thread with the first job
+        # the thread of the executor starts with the first job
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod
@@ -259,8 +259,8 @@ class EmbeddedStore(TreeStore):
         """Make rows durable in the worker thread; returns None, or the error.
 
         If the disk is full, the transaction is rolled back and may be retried. After any other failure the content of
-        the file is unknown, because a failed fsync must not be repeated. The session then ends, and a restart reads the
-        actual state.
+        the file is unknown: an fsync that is repeated after a failure may succeed although data are lost. The session
+        then ends, and a restart reads the actual state.
         """
         import sqlite3
 

@@ -111,7 +111,7 @@ class MemorySession(TreeStore):
 
     @property
     def session_key(self) -> SessionKey | None:
-        return SessionKey(self._session_id, b"")  # no password: any user of the tree may end sessions
+        return SessionKey(self._session_id, b"")  # there is no password: any user of the tree may end a session
 
     @property
     def session_timeout(self) -> float:
@@ -184,7 +184,7 @@ class MemorySession(TreeStore):
         except MetadataError as error:
             fail(outcome, error)
             return
-        if not outcome.done():  # the caller of the write may have been cancelled, so nobody waits for the outcome
+        if not outcome.done():  # if the caller was cancelled, nobody waits for the outcome
             outcome.set_result(stats)
 
 

@@ -6,18 +6,15 @@ has the file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in one pro
 against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
-  the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
-  broker's registration (KIP-380).
+  the write that created the node. Every write has a higher id than all earlier writes, also across restarts of the
+  store. A broker epoch is the czxid of the broker's registration (KIP-380).
 - A write is durable when its `await` returns. Before the write is durable, no read returns it. The writes of one caller
-happen
-in
-call order.
+  happen in the order of the calls.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
 - A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
   that must know whether the write happened calls `sync`, then reads, and looks for a value that only this write can
   have written: a random id, or its own session as owner of an ephemeral node. Without such a value, the caller must
-  treat the
-  write as the write of another writer (S1).
+  treat the write as the write of another writer (S1).
 - Within a session, reads never go back in time. A session begins with a write of its own, so that a read in the session
   is never older than its beginning.
 - While the connection is broken, every operation fails immediately with `ConnectionLost`; an operation that failed is
@@ -36,14 +33,13 @@ ANY_VERSION = -1
 """Value of an expected version with which the operation succeeds whatever version the node has."""
 MAX_REQUEST_BYTES = 900_000
 """Maximum bytes of one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1
-MiB
-(jute.maxbuffer)."""
+MiB (jute.maxbuffer)."""
 OVERHEAD_BYTES = 80
-"""Bytes of one operation of a multi, with its ACL, in addition to path and data."""
+"""The maximum number of bytes that an operation of a multi needs, with its ACL, in addition to its path and data."""
 
 
 class MetadataError(Exception):
-    """Any failure of a metadata store. `path` is the path of the node concerned, "" if there is none."""
+    """Any failure of a metadata store. `path` is the path of the node that the failed operation names, or ""."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -152,7 +148,7 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Makes the multi fail unless the node exists with this version."""
+    """Makes the `multi` that contains it fail unless the node exists with this version."""
 
     path: str
     version: int
@@ -192,8 +188,7 @@ Unsubscribe = Callable[[], None]
 
 class MetadataStore(Protocol):
     """A client of a tree of versioned nodes, with one session. The tree is in ZooKeeper, or has ZooKeeper's semantics.
-    Every async method may
-    raise StoreUnavailable.
+    Every async method may raise StoreUnavailable.
     """
 
     @property
@@ -216,7 +211,7 @@ class MetadataStore(Protocol):
 
     @property
     def session_timeout(self) -> float:
-        """Seconds for which a session may outlive its process."""
+        """The session timeout: the number of seconds for which a session may continue after its process has ended."""
 
     async def end_session(self, key: SessionKey) -> None:
         """End a session of another process and remove its ephemeral nodes; does nothing if that session has already
@@ -234,9 +229,8 @@ class MetadataStore(Protocol):
 
     async def sync(self) -> None:
         """Wait until later reads in this session return at least all writes that any client has completed before this
-        call. A ZooKeeper
-        ensemble that is just changing its leader may respond too early. Only a write of this session proves that this
-        session sees all earlier writes.
+        call. A ZooKeeper ensemble that is just changing its leader may respond too early. Only a write of this session
+        proves that this session sees all earlier writes.
         """
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
@@ -276,9 +270,8 @@ class MetadataStore(Protocol):
         """Call `callback` with the path of each node at or below `path` that is created, set or deleted from now on.
 
         A call of `callback` means only that the path should be read again: several changes may cause a single call. A
-        call
-        with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
-        not exist. The callback for a change is called before the await of the write that made the change returns.
+        call with `path` itself also means that any node below may have changed, for example after a reconnect. The path
+        need not exist. The callback for a change is called before the await of the write that made the change returns.
         """
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:
@@ -291,7 +284,7 @@ class MetadataStore(Protocol):
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that ZooKeeper would refuse, with ValueError, because only a bug can produce such a path."""
+    """Raise ValueError for a path that ZooKeeper would refuse. Only a bug can produce such a path."""
     if path == "/":
         return
     if not path.startswith("/"):
@@ -301,14 +294,14 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """Refuse a path that ZooKeeper would refuse, or the root, with ValueError, before a write."""
+    """Raise ValueError if the path of the operation is the root, or a path that ZooKeeper would refuse."""
     check_path(operation.path)
     if operation.path == "/" and not isinstance(operation, Check):
         raise ValueError("the root is not to be written")
 
 
 def size_of(operation: Operation) -> int:
-    """Bytes that an operation contributes to a write, at most: path, data, and overhead."""
+    """Return the bytes that an operation contributes to a write, at most: path, data, and overhead."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES
 
@@ -326,7 +319,7 @@ def parent_of(path: str) -> str:
 
 
 def ancestors_of(path: str) -> list[str]:
-    """The paths of all ancestors of a node, the root first."""
+    """Return the paths of all ancestors of a node, the root first."""
     ancestors = [parent_of(path)]
     while ancestors[-1] != "/":
         ancestors.append(parent_of(ancestors[-1]))

@@ -52,7 +52,8 @@ Changes = dict[str, TreeNode | None]
 
 
 class Transaction:
-    """Changes on top of an underlying view; `apply` raises at the first operation that fails.
+    """The changes of one write to the nodes that the function `below` returns. `apply` raises at the first operation
+    that fails.
 
     The caller must discard a transaction that has raised, because its changes are incomplete.
     """

@@ -120,8 +120,8 @@ class TreeStore(ABC):
         return self._tree.node(path)
 
     def names_below(self, path: str) -> list[str] | None:
-        """The sorted names of a node's children; None if the node does not exist. Raises StoreUnavailable; ValueError
-        for an illegal path.
+        """Return the sorted names of a node's children; None if the node does not exist. Raises StoreUnavailable;
+        ValueError for an illegal path.
         """
         return None if self.node(path) is None else self._tree.children(path)
 

@@ -70,8 +70,7 @@ def check(path: Path) -> None:
 
 def _read(path: Path, how: str) -> _Base:
     """Read the bases of the store. If `how` is "immutable=1", SQLite reads only the file; if "mode=ro", SQLite also
-    reads the file's log. Raises
-    sqlite3.Error.
+    reads the file's log. Raises sqlite3.Error.
     """
     import sqlite3
 

@@ -26,8 +26,8 @@ from oncelog_protocol.acls import (
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
 """ACL entries by resource pattern; an empty value means that the pattern has ACLs that this release cannot decode.
-ACLs that cannot be decoded may contain a denial. So every operation on matching resources is denied (S76), even if
-other ACLs allow it.
+ACLs that cannot be decoded may contain a denial. For a pattern with such ACLs, every operation on matching resources is
+denied (S76), even if other ACLs allow it.
 """
 
 _O = AclOperation
@@ -123,7 +123,7 @@ class AclIndex:
             if not by_principal:
                 return Decision(False, f"ACLs that cannot be read: {kind.shown}:{pattern.pattern.name}:{pattern.name}")
             if decision is default:
-                decision = DENIED_BY_DEFAULT  # no default: the resource has ACLs, so one ACL must allow the operation
+                decision = DENIED_BY_DEFAULT  # a resource with ACLs needs an ACL that allows
             for entry in _entries_of(principal, by_principal):
                 if entry.host not in (WILDCARD, host):
                     continue

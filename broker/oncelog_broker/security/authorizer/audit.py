@@ -22,7 +22,7 @@ REFUSALS_TOLD: Final = 10
 
 
 def tell(principal: Principal, host: str, rule: Rule, name: str, decision: Decision) -> None:
-    """Log one decision. The name comes from the client, so the log quotes the name if necessary."""
+    """Log one decision. The resource name comes from the client, so it is quoted in the log if necessary."""
     audit_log.log(
         logging.DEBUG if decision.is_allowed else logging.INFO,
         "allowed" if decision.is_allowed else "denied",

@@ -1,4 +1,4 @@
-"""The configured authorizer, which gets the ACLs of each cluster image."""
+"""Creates the authorizer that the configuration names, and passes the ACLs of each cluster image to it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Bucket:
         """
         price, before = amount / rate, max(self._paid_until, now - window)
         debt = min(max(price, max_debt), MAX_SECONDS)
-        self._paid_until = min(before + price, max(before, now + debt))  # further usage never shortens the wait
+        self._paid_until = min(before + price, max(before, now + debt))  # usage never shortens the wait
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:

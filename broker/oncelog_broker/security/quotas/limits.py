@@ -25,7 +25,7 @@ class Limit(NamedTuple):
     """A quota, and the entity whose clients share it."""
 
     rate: float
-    """Per second."""
+    """The value of the quota, in units per second."""
     shared_by: QuotaEntity
 
 

@@ -29,9 +29,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The sum includes a part of the previous span's amount: the fraction of the
-    previous span that lies within the latest `span` seconds, as if the amount had been evenly distributed. Times are
-    monotonic seconds.
+    """A sum over the latest `span` seconds. The sum includes a part of the previous span's amount, in proportion to the
+    part of the previous span that lies within the latest `span` seconds. Times are monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")
@@ -48,10 +47,10 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # a refund may belong to an earlier window
+        return max(0.0, self._before * share + self._now)  # a refund of earlier usage could make it negative
 
     def rate(self, now: float) -> float:
-        """Per second."""
+        """The rate over the latest `span` seconds, in units per second."""
         return self.sum(now) / self._span
 
     def _turn(self, now: float) -> None:

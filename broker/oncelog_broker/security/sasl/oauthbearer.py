@@ -24,8 +24,8 @@ milliseconds would not fit into the response's field.
 """
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
-_ABORT: Final = b"\x01"
-"""The client's response to an error."""
+_INVALID_TOKEN: Final = json.dumps({"status": "invalid_token"})
+"""The server's error of RFC 7628: the challenge after a refused token, and, as in Kafka, the message of the refusal."""
 
 KeyOf = Callable[[str | None], Any]
 """Type of a function that returns the public key with a given id (`kid`); None if no such key exists."""
@@ -64,8 +64,8 @@ class OAuthExchange:
         except (ValueError, KeyError, TypeError) as error:
             # Because of RFC 7628, the error goes to the client as a challenge, and the client sends one more message
             # before the login is refused.
-            self._refused = invalid_credentials(NAME, f"the token is refused: {error}")
-            return Step(json.dumps({"status": "invalid_token"}).encode())
+            self._refused = Refused(_INVALID_TOKEN, f"the token is refused: {error}")
+            return Step(_INVALID_TOKEN.encode())
         authorization = match["authorization"]
         if authorization and authorization.decode(errors="replace") != subject:
             raise Refused(

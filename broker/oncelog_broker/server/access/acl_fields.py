@@ -1,5 +1,5 @@
-"""Convert ACLs between the domain types and the numbers and strings of requests and responses; a client may have sent
-any value.
+"""Convert ACLs between the types of `oncelog_protocol/acls.py` and the numbers and strings of requests and responses. A
+client may have sent any number or string.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FilterFields(Protocol):
 
 
 class CreationFields(Protocol):
-    """An ACL that a CreateAcls request creates."""
+    """The fields of an ACL in a CreateAcls request."""
 
     resource_type: int
     resource_name: str
@@ -49,7 +49,9 @@ class CreationFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """Return the filter; raises KafkaError INVALID_REQUEST for an unknown number."""
+    """Return the ACL filter that the fields describe. Raises KafkaError INVALID_REQUEST if a field has an unknown
+    number.
+    """
     return AclFilter(
         PatternFilter(
             _known(ResourceType, fields.resource_type_filter),
@@ -66,8 +68,8 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def pattern_of(fields: CreationFields) -> ResourcePattern:
-    """Convert the number in a request to a resource or pattern type; raises KafkaError INVALID_REQUEST for a number
-    that is unknown or stands for several values.
+    """Return the resource pattern of the ACL. Raises KafkaError INVALID_REQUEST if the number of the resource type or
+    pattern type is unknown, or stands for several types.
     """
     kind = _known(ResourceType, fields.resource_type)
     pattern = _known(PatternType, fields.resource_pattern_type)
@@ -77,8 +79,8 @@ def pattern_of(fields: CreationFields) -> ResourcePattern:
 
 
 def entry_of(fields: CreationFields) -> AclEntry:
-    """Convert the number in a request to an operation or permission; raises KafkaError INVALID_REQUEST for a number
-    that is unknown or stands for several values.
+    """Return the entry of the ACL: principal, host, operation and permission. Raises KafkaError INVALID_REQUEST if the
+    number of the operation or permission is unknown, or stands for several values.
     """
     operation = _known(AclOperation, fields.operation)
     permission = _known(AclPermission, fields.permission_type)

@@ -2,9 +2,8 @@
 
 Behaviour: each entity succeeds or fails independently; an entity fails with INVALID_REQUEST, and is not changed, if the
 request names it twice or names one of its quota keys twice. The response contains each entity once. Removing a quota
-that does not
-exist is no error. With validate_only nothing is changed. The response is sent when this broker enforces the new quotas.
-Every broker serves this request.
+that does not exist is no error. With validate_only nothing is changed. The response is sent when this broker enforces
+the new quotas. Every broker serves this request.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        # Limit on the parts of an entity that are read: one part more than there are entity types. With this many
-        # parts, an entity repeats a type or has an unknown type.
+        # An entity may have one part (type and name) for each entity type. Read at most one part more than that. An
+        # entity with this many parts is refused anyway, because it repeats a type or has an unknown type.
         named_parts = entry.entity[: len(TYPES) + 1]
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
@@ -80,8 +79,8 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
 
 
 async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNodes | KafkaError:
-    """Read the nodes of all addresses with one request to the metadata store, because with a request for each address,
-    a store that does not respond would cause one timeout after another.
+    """Read the nodes of all addresses with one request to the metadata store. With one request for each address, a
+    store that does not respond would cause one timeout after another.
     """
     try:
         return await context.services.configs.nodes_of_addresses(pause)

@@ -59,7 +59,7 @@ def handle(request: AlterUserScramCredentialsRequest, context: AccessContext) ->
 
 
 def _changes(name: str, asked: Sequence[Asked]) -> Changes:
-    """Raises KafkaError."""
+    """Return the changes that a request has for the user `name`. Raises KafkaError if one of them is invalid."""
     if not name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     changes: Changes = {}

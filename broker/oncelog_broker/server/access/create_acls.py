@@ -66,11 +66,13 @@ async def until_decided_by(context: AccessContext) -> None:
     try:
         await context.services.metadata.synced()
     except StoreUnavailable:
-        return  # no error: the ACL is in the store
+        return  # no error, because the metadata store has the ACLs
 
 
 def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:
-    """Raises KafkaError INVALID_REQUEST for an ACL that cannot be created."""
+    """Return the resource pattern and the entry of an ACL. Raises KafkaError INVALID_REQUEST if the ACL cannot be
+    created.
+    """
     pattern, entry = pattern_of(creation), entry_of(creation)
     if pattern.type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")

@@ -2,7 +2,7 @@
 
 Behaviour: an ACL that several filters match appears in the result of only one of them. Filters that name one pattern
 are compared with the store, so that no ACL of this pattern is missed; the other filters are compared with this broker's
-metadata image. Every broker serves this request.
+cluster image. Every broker serves this request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def _delete(request: DeleteAclsRequest, context: AccessContext) -> DeleteA
 
 
 async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict[ResourcePattern, list[Numbered]]:
-    """Return the patterns whose ACLs must be compared, each with the filters to compare."""
+    """Return the resource patterns that the filters may match, each with the filters that may match its ACLs."""
     pauses = context.services.slices.pauses()
     patterns: dict[ResourcePattern, list[Numbered]] = {}
     searching = []
@@ -76,7 +76,7 @@ async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict
 
 
 async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: AccessContext) -> bool:
-    """Of the ACLs of one resource pattern, delete those that the filters match, and add them to the results; returns
+    """Delete the ACLs of one resource pattern that match a filter, and add the deleted ACLs to the results. Returns
     whether any ACL was deleted.
     """
 

@@ -1,6 +1,6 @@
 """DescribeAcls (29), v1-3: the ACLs that a filter matches, grouped by resource pattern (KIP-140, KIP-290).
 
-Every broker responds from its metadata image. Version 3 has the USER resource type; earlier versions omit ACLs on
+Every broker responds from its cluster image. Version 3 has the USER resource type; earlier versions omit ACLs on
 users.
 """
 

@@ -30,7 +30,8 @@ class Part(Protocol):
 
 
 def entity_of(parts: Iterable[Part]) -> QuotaEntity:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Return the quota entity that consists of these parts. Raises KafkaError INVALID_REQUEST if there is no such
+    entity, for example because a type is unknown or repeated."""
     names: dict[str, Name] = {}
     for part in parts:
         kind, name = part.entity_type, part.entity_name

@@ -2,8 +2,7 @@
 
 A refused token gets a delayed response (connection.failed.authentication.delay.ms), and then the connection is closed.
 A SaslAuthenticate request fails with ILLEGAL_SASL_STATE if the broker expects no token. Versions: v1 adds the session
-lifetime of
-the login, v2 is flexible.
+lifetime of the login, v2 is flexible.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
 """Table of features. Each row has the feature's name, the lowest and the highest level that this broker supports, and a
-level of `oncelog.version`. From that level of `oncelog.version` on, the feature's highest level is finalized; before,
-its lowest level is finalized. From
-transaction.version 2 on, clients use Kafka's transactions V2 (T6).
+level of `oncelog.version`. From that level of `oncelog.version` on, the feature's highest level is finalized; below
+that level, the feature's lowest level is finalized. From transaction.version 2 on, clients use Kafka's transactions V2
+(T6).
 """
 OF_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 """APIs that are advertised only while there is a subscription of client metrics, as Kafka advertises these APIs only if

@@ -58,7 +58,9 @@ def _subscribed(
 
 
 def instance_of(id_: bytes, context: ClusterContext) -> Steps[ClientInstance]:
-    """Return the record of this client for client metrics. The client is forgotten when this connection ends."""
+    """Return what this broker stores about the metrics of the client instance `id_`. It is dropped when the connection
+    of the request ends.
+    """
     connection, instances = context.connection, context.services.telemetry.instances
     attributes = ClientAttributes(
         uuid_to_string(id_),

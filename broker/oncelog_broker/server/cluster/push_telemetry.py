@@ -1,8 +1,8 @@
 """PushTelemetry (72), v0: receives the metrics of a client, and offers these metrics to Prometheus under /metrics
 (KIP-714).
 
-The metrics are decompressed in a thread and decoded in slices. A push with a value that cannot be decoded changes
-nothing.
+The metrics are decompressed in a thread and decoded in slices. If a value in a push cannot be decoded, none of the
+push's metrics are stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _pushed(request: PushTelemetryRequest, context: ClusterContext) -> Steps[Pus
 
 
 def _take(request: PushTelemetryRequest, context: ClusterContext) -> Steps[None]:
-    """Raises KafkaError with the errors of PushTelemetry."""
+    """Check and store the metrics of one push. Raises KafkaError with the error code for the response."""
     if request.client_instance_id in RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client instance id is reserved")
     services = context.services

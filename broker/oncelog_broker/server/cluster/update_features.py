@@ -24,7 +24,7 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 FIRST_VERSION_WITHOUT_RESULTS: Final = 2
 FIRST_UPGRADE_TYPE_VERSION: Final = 1
 MAX_UPDATES: Final = 100
-"""Limit on the features in one request; a cluster has only a few features."""
+"""The maximum number of features in one request; a cluster has only a few features."""
 
 
 def handle(request: UpdateFeaturesRequest, context: AnyContext) -> UpdateFeaturesResponse:

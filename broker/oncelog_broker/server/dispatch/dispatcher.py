@@ -43,13 +43,13 @@ logger = logging.getLogger(__name__)
 RESPONSE_PREFIX: Final = Struct(">ii")
 """The start of a response: the number of bytes that follow, and the correlation id."""
 JOINED_BYTES: Final = 256 * 1024
-"""Bytes up to which a response is joined into one piece; a larger response, which is encoded in slices, is written in
-the pieces that the slices produced.
+"""A response of up to this many bytes is joined into one byte string. A larger response is encoded in slices, and the
+bytes of each slice are written separately.
 """
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 WARNED_HOSTS: Final = 100
-"""Limit on the hosts for which a warning is logged, once per host, when a request exceeds a limit; without the warning
-nobody would learn why the connection was closed.
+"""The broker logs a warning when a request exceeds a limit, because the client does not learn why its connection was
+closed. The warning is logged once per host, and for at most this many hosts.
 """
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
@@ -67,7 +67,8 @@ class Dispatcher:
         self._times = times
         self._monotonic = services.clock.monotonic
         self._faults = None if point.ACTIVE_FAULTS is None else point.ACTIVE_FAULTS.controlled
-        """The faults that a test sets for requests and responses; they are applied around the handlers."""
+        """The faults that a test sets for requests and responses; `faulty` applies them before and after a handler is
+        called."""
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
         self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
@@ -141,7 +142,7 @@ class Dispatcher:
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
-        """The number of requests so far, by API and version."""
+        """Return the number of requests so far, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
@@ -168,7 +169,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # fast, because the module of this handler is already imported
+        run_steps(route.make())  # this is fast, because the handler's module is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -180,7 +181,8 @@ class Dispatcher:
         slot: Slot | None = None,
         waiting: float = 0.0,
     ) -> None:
-        """See `UsualWay`."""
+        """Send the result of the future `answer` when it is done. `UsualWay.wait` (`net/lane.py`) describes the
+        arguments."""
         connection, times, answered = context.connection, route.times, 0.0
         if slot is not None:
             slot.waits_for = answer
@@ -203,7 +205,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # a task, so that a disconnect also cancels the encoding
+                    slot.waits_for = late  # a disconnect must cancel the encoding, too
                     late.add_done_callback(responded)
                 else:
                     finish()
@@ -224,7 +226,9 @@ class Dispatcher:
         answer.add_done_callback(came)
 
     def failed(self, error: BaseException, context: AnyContext) -> None:
-        """See `UsualWay`. A malformed request is not an error of the broker; it closes the connection as well."""
+        """Log an unexpected error of a handler, and close the connection of the request. A malformed request also
+        closes the connection, but is not logged as an error of the broker.
+        """
         connection, name = context.connection, ApiKey(context.api_key).name
         if isinstance(error, MalformedMessage):
             if isinstance(error, TooManyElements):
@@ -242,9 +246,9 @@ class Dispatcher:
         dropped=lambda: None,
     )
     def respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
-        """See `UsualWay`. If the handler returned the response immediately, the response was built within one slice of
-        work, and its encoding is shorter than one slice. A response that came later may have any number of elements, so
-        it is encoded in slices.
+        """Encode and send the response to a request. Without a `slot`, the handler has just returned the response, so
+        the response was built within one slice of work, and its encoding is shorter than one slice. A response in a
+        `slot` came later, and may have any number of elements, so it is encoded in slices.
         """
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         if slot is None:
@@ -260,8 +264,8 @@ class Dispatcher:
 def _serve_in_slices(
     decoding: Steps[Any], route: Route, throttling: Throttling | None, context: AnyContext
 ) -> Answer[Any]:
-    """Serve a request of very many elements, or the first request of its API and version, whose decoding takes several
-    slices.
+    """Serve a request whose decoding takes several slices: a request of very many elements, or the first request of its
+    API and version.
     """
     request = context.in_slices(decoding)
     context.is_unread = isinstance(request, asyncio.Future)
@@ -294,7 +298,7 @@ def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | No
 def follow_quotas(
     metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
 ) -> None:
-    """Enforce the quotas of the current metadata image, and of each later image, on requests and connections."""
+    """Enforce the quotas of the current cluster image, and of each later cluster image, on requests and connections."""
 
     def on_image(_: ClusterImage, image: ClusterImage) -> None:
         dispatcher.throttling = throttling.on_image(image)

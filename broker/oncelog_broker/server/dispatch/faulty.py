@@ -1,5 +1,5 @@
-"""Apply the faults that a test sets for requests: `EndTxn.request` strikes before the request is handled,
-`EndTxn.answer` strikes its response.
+"""Apply the faults that a test sets for requests: `EndTxn.request` is a fault before an EndTxn request is handled,
+`EndTxn.answer` is a fault of the response to an EndTxn request.
 
 `FaultyHandler` wraps a handler only if the process runs with `oncelog serve --fail-control`. A lost request or response
 closes the connection, because TCP cannot lose a message between two others.
@@ -28,7 +28,7 @@ NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
 since the previous request.
 """
 GO_ON: Final = object()
-"""Return value that means that no fault applies, so the request must be handled."""
+"""This return value means that the handler must be called, because no fault replaces its response."""
 
 
 def api_name(key: ApiKey) -> str:
@@ -46,7 +46,7 @@ class FaultyHandler:
         self._answer_point = f"{api_name(key)}.answer"
 
     def __call__(self, request: Any, context: AnyContext) -> Answer[Any]:
-        image = context.services.image  # read before the handler may delete the named topic
+        image = context.services.image  # read now: the handler may delete a topic that the request names
         struck = self._struck(self._request_point, request, image)
         return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
 
@@ -90,8 +90,8 @@ class FaultyHandler:
         return self._later(delays, answer) if delays else answer
 
     def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
-        """Wait for each of the `delays` in sequence, then return `answer`; if a test removes a fault, the delay of that
-        fault ends early.
+        """Wait for the delays of the faults `delays`, one after the other, then return `answer`. If a test removes a
+        fault, the delay of this fault ends early.
         """
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
@@ -130,8 +130,8 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
-    """Return the names in a request (of topics, groups and so on); the key is the fault filter that these names are
-    compared with.
+    """Return the names that a request contains, by kind: `transactional_id`, `group_id` and `topic`. A fault may be
+    limited to names of these kinds.
     """
     groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
     topics = [
@@ -164,7 +164,8 @@ def _topic_name(topic: Any, image: ClusterImage) -> str | None:
 
 
 def filters_of(key: ApiKey) -> frozenset[str]:
-    """Return the filters that a fault of this API may have."""
+    """Return the kinds of names (`transactional_id`, `group_id`, `topic`) to which a fault of this API may be
+    limited."""
     fields = request_type(key).__annotations__.keys()
     found = {"transactional_id": {*NAMED_TRANSACTION, "transactions"}, "group_id": {"group_id", "groups"}}
     if key not in NAMES_NO_TOPICS:

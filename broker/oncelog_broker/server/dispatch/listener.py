@@ -28,7 +28,7 @@ SWEPT_PER_TURN: Final = 50
 """Maximum number of connections that one iteration of the loop checks or closes."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
-"""Seconds that a stopping broker waits until the buffered responses are sent."""
+"""The maximum number of seconds that a stopping broker waits until the buffered responses are sent."""
 
 
 class Listeners:
@@ -43,8 +43,8 @@ class Listeners:
         self._listening: list[Listening] = []
 
     async def listen(self, listener: Listener, security: ListenerSecurity, *, is_shared: bool = False) -> int:
-        """Bind `listener`; returns the port that the system assigned. `is_shared`: other workers of this machine may
-        listen on the same port. Raises OSError with a message that says what to do.
+        """Bind `listener`; returns the port that the system assigned. If `is_shared` is True, other workers of this
+        machine may listen on the same port. Raises OSError with a message that says what to do.
         """
 
         def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:
@@ -85,7 +85,7 @@ class Listeners:
             await listening.start()
 
     async def sweep(self) -> None:
-        """Close idle and stalled connections, and free unused memory of the others."""
+        """Close idle and stalled connections, and free the unused memory of the other connections."""
         loop = asyncio.get_running_loop()
         for number, connection in enumerate(self.connections, 1):
             connection.sweep(loop.time())

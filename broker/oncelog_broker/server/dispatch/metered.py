@@ -65,20 +65,21 @@ class MeteredContext(AnyContext):
         self.is_exempt = False
         """Whether the sender is a broker on an inter-broker connection."""
         self.is_settled = False
-        """Whether the response was sent; later usage counts toward the next request."""
+        """Whether the response was sent. Resources that the request uses after its response count toward the client's
+        next request."""
         self.spent = 0.0
-        """Seconds of processor time that are not yet counted against the quota."""
+        """The seconds of processor time that were used, but are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
         """The processor time, in seconds, at which the present piece of work began; negative if no work is running, or
         if the time of the running work is not counted.
         """
 
-    # --- measuring processor time
+    # --- methods that measure processor time --------------------------------------------------------------------------
 
     def begins_late(self) -> bool:
-        """Whether the request was decoded in slices, so that the measured work begins only now; `handled` ends this
-        work.
+        """If the request was decoded in slices, begin to measure processor time now, until `handled` is called. Returns
+        whether the request was decoded in slices.
         """
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
@@ -86,7 +87,8 @@ class MeteredContext(AnyContext):
         return is_late
 
     def handled(self) -> None:
-        """End the measurement: all immediate work of the request is done."""
+        """End the measurement of processor time: the handler has returned, and no work of the request is running
+        now."""
         self.measure()
         self._began = -1.0
 
@@ -103,8 +105,8 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """Run the same work and count each step's processor time, except steps inside work that is already being
-        counted.
+        """Run `work`, and count the processor time of each of its steps. A step that runs inside other measured work of
+        the request is not counted a second time.
         """
         processor = self.services.clock.processor
         value: Any = None
@@ -118,8 +120,8 @@ class MeteredContext(AnyContext):
                     result: R = finished.value
                     return result
                 finally:
-                    # drop the references, because an error that is raised later keeps this frame alive, and with it
-                    # these values
+                    # Drop the references to these values: an error that is raised later keeps this stack frame alive,
+                    # and the frame would keep the values alive.
                     value = error = None
                     if began >= 0:
                         self._spend(processor() - began)
@@ -127,7 +129,7 @@ class MeteredContext(AnyContext):
                     value = yield given
                 except GeneratorExit:
                     raise
-                except BaseException as thrown:  # no measurement here, because the work itself handles its cancellation
+                except BaseException as thrown:  # the work itself handles its cancellation
                     error = thrown
         finally:
             work.close()
@@ -145,7 +147,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- other limits of the client
+    # --- methods for the other limits of the client -------------------------------------------------------------------
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

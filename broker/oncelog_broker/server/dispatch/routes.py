@@ -1,4 +1,4 @@
-"""Decodes, handles and encodes requests of one API at one version."""
+"""A route has the decoder, the handler and the encoder for the requests of one API in one version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
 TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, starting with the first; timing all requests would cost noticeable time."""
+"""Every eighth request of an API is timed, starting with the first. Timing every request would slow the broker down."""
 PARTS_PER_JOIN: Final = 1000
-"""Number of parts of a large response that one step joins."""
+"""The number of small parts of a large response that are joined in one step, before other work may run."""
 
 
 def handler_of(served: Served) -> Callable[..., Any]:
@@ -66,7 +66,9 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Raises MalformedMessage if this broker does not serve the API at this version."""
+        """Create the route without handler and codecs. Raises MalformedMessage if this broker does not serve the API at
+        this version.
+        """
         served = SERVED.get(api_key)
         if served is None or version not in served.versions:
             raise MalformedMessage(f"api key {api_key} version {version} is not served")

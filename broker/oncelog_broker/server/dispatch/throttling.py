@@ -1,17 +1,17 @@
-"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599): the only module that does so.
+"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599). No other module enforces quotas.
 
 A client that has exceeded its quota gets its response immediately, with the time to wait (`throttle_time_ms`), and the
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
 gets an empty response.
 
 Several connections may share a quota. While they have exceeded the quota, the first request with which a new connection
-would use the same quota is delayed: the request is not handled until the debt is paid (S95). Therefore a client gains
-nothing by
-opening a new connection for each request. A delayed Produce request is charged to the quota when its delay begins. A
-delayed Produce request waits only once, for usage before its delay; usage by other clients during the delay does not
-extend the wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for
-a window or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an
-address may open connections is a separate quota, connection_creation_rate.
+would use the same quota is delayed: the request is not handled until the quota is no longer exceeded (S95). Therefore a
+client gains nothing by opening a new connection for each request. A delayed Produce request is charged to the quota
+when its delay begins. A delayed Produce request waits only once, for usage before its delay; usage by other clients
+during the delay does not extend the wait. Many concurrent requests may exceed the quota at most by the usage of
+`MAX_DEBT_WINDOWS` quota windows. A connection that has waited for a quota window or longer is checked again like a new
+connection, so that the rate is still enforced. The rate at which an address may open connections is a separate quota,
+connection_creation_rate.
 
 - producer_byte_rate limits the bytes of Produce requests.
 - consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
@@ -74,7 +74,7 @@ class Throttling:
     """Enforces the client quotas of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
-        """`is_observed`: usage is also recorded for metrics."""
+        """If `is_observed` is True, usage is also recorded for metrics."""
         self._clock = clock
         self._quotas: Quotas = {}
         self._has_quotas = False
@@ -86,8 +86,8 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Apply the quotas of a metadata image. Returns the Throttling that enforces the quotas; None if no client has
-        a quota.
+        """Apply the quotas of a new cluster image. Returns the Throttling that enforces the quotas; None if no client
+        has a quota.
         """
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
@@ -166,21 +166,22 @@ class Throttling:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._ask_to_produce(limits, limit, request_bytes)
-        elif version < _STRICT_SINCE.get(api_key, 0):  # the handlers themselves refuse newer versions
+        elif version < _STRICT_SINCE.get(api_key, 0):  # in newer versions, the handlers check this quota
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # charges nothing: the request waits for earlier usage
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # 0.0, because the request only waits for earlier usage
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff in two cases: the request must wait for earlier usage of the quota; or the wait would exceed
-        the bound, so that the request must be checked again later.
+        """Raises PutOff if the request must wait because of earlier usage of the quota. A request that must wait for
+        less than `Usage.max_debt_seconds` is charged now, and waits only once. Any other request is checked again after
+        its wait.
         """
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
@@ -204,8 +205,8 @@ class Throttling:
     # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
-        """Return the client's quotas if they were looked up already; None means that the request must be served with
-        its handler (the usual way), which looks the quotas up.
+        """Return the client's quotas if they were looked up before; otherwise None. None means that the request must be
+        served by its handler (the usual way); the quotas are then looked up.
         """
         gate, limits = connection.gate, connection.client_limits
         if (
@@ -227,12 +228,13 @@ class Throttling:
     # --- methods for request contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
-        """Return the seconds that a client must wait at its current usage."""
+        """Return the seconds that a client must wait because of the usage that is charged to its quota so far."""
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
-        """Record usage; returns the seconds that the client must then wait. `in_full`: charge the entire amount, even
-        to a bucket that several clients share and whose debt is otherwise bounded.
+        """Record usage; returns the seconds that the client must then wait. If `in_full` is True, the entire amount is
+        charged, even to a bucket that several clients share; without `in_full`, only a part is charged if the usage of
+        such a bucket would exceed its bound.
         """
         now = self._clock.monotonic()
         if self.observed is not None:
@@ -256,7 +258,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # too long to be named by a quota
+            name = hashlib.sha256(name.encode()).hexdigest()  # a quota cannot name such a long client id
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -272,7 +274,7 @@ class Throttling:
             {},
         )
 
-    # --- the response
+    # --- methods that add the throttle time to the response -----------------------------------------------------------
 
     def _settled(self, response: Any, context: MeteredContext) -> Any:
         """Set the throttle time in the response, and let the connection wait from now on. A response of None means that
@@ -305,8 +307,8 @@ class Throttling:
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:
-            # Several connections share the bucket, so each connection checks the bucket again before the bucket's debt
-            # is forgotten.
+            # A bucket remembers usage only for a limited time, and several connections may share it. So the next
+            # request of this connection is checked again like the first request of a new connection.
             limits.charged.pop(key, None)
         throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
         connection.throttle(throttle_ms / 1000)
@@ -337,7 +339,7 @@ class Throttling:
 
 
 def _of_processor(limit: Limit) -> Limit:
-    """Convert a limit in percent to seconds of processor time per second."""
+    """Convert a limit in percent to a limit in seconds of processor time per second."""
     return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # the result may be too small for a float
 
 

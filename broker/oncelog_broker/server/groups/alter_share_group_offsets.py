@@ -58,7 +58,7 @@ def _checked(asked: AskedTopic, starts: dict[bytes, dict[int, int]], context: Gr
     """
     topic = context.services.image.topic(asked.topic_name)
     if not context.may(rules.ALTER_SHARE_OFFSETS, asked.topic_name):
-        topic = None  # because a client without rights to a topic must not learn whether it exists
+        topic = None  # a client without rights to a topic must not learn whether the topic exists
         refused: KafkaError | None = KafkaError(rules.ALTER_SHARE_OFFSETS.refused)
     else:
         refused = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if topic is None else None

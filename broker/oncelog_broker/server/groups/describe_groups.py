@@ -2,8 +2,7 @@
 
 Member metadata is shown only while the group is stable; assignments are always shown. During a rebalance, the
 assignments of the last generation are shown. An unknown group is reported as GROUP_ID_NOT_FOUND from v6 on (KIP-1043),
-and in earlier versions as a
-group in state Dead.
+and in earlier versions as a group in state Dead.
 """
 
 from __future__ import annotations

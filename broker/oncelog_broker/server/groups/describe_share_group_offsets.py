@@ -33,8 +33,8 @@ Partition = Topic.DescribeShareGroupOffsetsResponsePartition
 
 FIRST_LAG_VERSION: Final = 1
 ENDS_SECONDS: Final = 5.0
-"""Seconds within which another broker must return the high watermarks of its partitions; without a response in this
-time, the lag is unknown.
+"""If another broker does not return the high watermarks of its partitions within this number of seconds, the lag is
+unknown.
 """
 LATEST: Final = -1
 Ends = dict[tuple[str, int], int]

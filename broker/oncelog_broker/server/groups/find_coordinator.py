@@ -71,9 +71,7 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 
 def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
-    """Return the error if the client may not learn the coordinator of this key; None means that the client may learn
-    it.
-    """
+    """Return the error code if the client may not learn which broker coordinates this key; None if it may."""
     rule = RULES[key_type]
     if key_type != CoordinatorType.SHARE:
         return None if context.may(rule, key) else rule.refused

@@ -20,9 +20,8 @@ def handle(request: HeartbeatRequest, context: GroupContext) -> Answer[Heartbeat
 
 
 def _failed(error: KafkaError) -> HeartbeatResponse:
-    """While the coordinator loads a group, its members are assumed to be alive, so Heartbeat gets a response without an
-    error: clients do not expect COORDINATOR_LOAD_IN_PROGRESS, which Kafka does not return here (aiokafka's consumer
-    stops on this error).
+    """Return the response for an error of the coordinator. COORDINATOR_LOAD_IN_PROGRESS becomes NONE, because clients
+    do not expect this error in a Heartbeat response: Kafka does not return it, and aiokafka's consumer stops on it.
     """
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

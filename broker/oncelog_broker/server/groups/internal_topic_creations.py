@@ -1,10 +1,10 @@
 """Creates the internal topics of streams groups (KIP-1071): repartition and changelog topics that members need.
 
 A heartbeat does not wait for its topics: the first response has the status MISSING_INTERNAL_TOPICS, and later responses
-have the member's tasks, or the error of the creation. At most one creation of a topic runs at a time. After a failed
+have the member's tasks, or the error of the creation. No topic is created by two tasks at the same time. After a failed
 creation, the same topic is created again only when the stored error has expired.
 
-Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.
+Kafka 4.3's counterpart is AutoTopicCreationManager.createStreamsInternalTopics.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ MAX_UNDER_WAY: Final = 1_000
 """Maximum number of simultaneous creations; the remaining topics are created by a later heartbeat."""
 
 Create = Callable[[WantedTopic], Awaitable[None]]
-"""Creates a topic and waits until the topic can be used; if the topic already exists, there is no error. Raises
-KafkaError.
+"""Type of a function that creates a topic, and waits until the topic can be used. An existing topic is no error. The
+function raises KafkaError.
 """
 
 
 class _Failed(NamedTuple):
-    """The error of a creation, which expires at the monotonic time `until`."""
+    """The error of a failed creation of a topic, which is kept until it expires."""
 
     reason: str
     until: float
-    """The time `until` is monotonic, in seconds."""
+    """The monotonic time, in seconds, when the error expires."""
 
 
 class InternalTopicCreations:
@@ -53,7 +53,7 @@ class InternalTopicCreations:
         """Maps topics to their last errors, the newest error last."""
 
     def wanted(self, topics: Collection[WantedTopic]) -> list[WantedTopic]:
-        """Return the topics whose creation may begin now."""
+        """Return those of the `topics` whose creation may begin now."""
         now = self._clock.monotonic()
         new = [topic for topic in topics if topic.name not in self._under_way and self._error(topic.name, now) is None]
         return new[: MAX_UNDER_WAY - len(self._under_way)]

@@ -1,4 +1,4 @@
-"""In a LeaveGroup, members leave a group, or an administrator removes members.
+"""LeaveGroup (13), v0-5: members leave a group, or an administrator removes members from a group.
 
 Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, and may name a
 static member by its instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
@@ -24,9 +24,8 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""Limit on the members that leave in one step of the state machine; a step with this many members takes some 2 ms. The
-members of a
-larger request leave in several steps, as if there were several requests.
+"""The maximum number of members that leave in one step of the state machine; a step with this many members takes some 2
+ms. The members of a larger request leave in several steps, as if there were several requests.
 """
 
 
@@ -50,8 +49,9 @@ def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """If one part of the request fails, the entire request fails: this broker does not coordinate the group, or the
-    group does not exist. The client retries.
+    """Combine the responses to the parts of one request. If a part has a top-level error, the entire response is this
+    error: this broker does not coordinate the group, or the group does not exist. The client then sends the request
+    again.
     """
     for answer in answers:
         if answer.error_code:

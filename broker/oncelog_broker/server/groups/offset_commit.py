@@ -59,8 +59,8 @@ def _commit(
 
 
 def _commit_in_parts(request: OffsetCommitRequest, context: GroupContext) -> Steps[list[Answer[OffsetCommitResponse]]]:
-    """Other requests run between the parts and may change the group. After such a change, each remaining partition gets
-    an error of its own.
+    """Commit the topics of a large request in parts. Other requests run between two parts and may change the group, so
+    the partitions of later parts may get errors that the partitions of earlier parts did not get.
     """
     answers = []
     for part in parts(request.topics):

@@ -27,7 +27,8 @@ def handle(request: OffsetDeleteRequest, context: GroupContext) -> Answer[Offset
 def _delete_some(
     request: OffsetDeleteRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetDeleteResponse]:
-    """Delete offsets of `topics`; each `denied` topic gets its own error, unless the entire group is refused."""
+    """Delete the offsets of `topics`. The topics `denied`, which the client may not use, get an authorization error,
+    unless the response has an error for the entire group."""
 
     def with_the_denied(response: OffsetDeleteResponse) -> Answer[OffsetDeleteResponse]:
         return response if response.error_code else context.in_slices(_with_refusals(response, denied))

@@ -150,8 +150,8 @@ def _each(
 
 
 def _joined(context: GroupContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
-    """If one part fails, the entire group fails, because this broker does not coordinate the group; the
-    client retries.
+    """Combine the responses to the parts of one group. If a part has an error, the entire group gets this error: this
+    broker does not coordinate the group, and the client sends the request again.
     """
     for answer in answers:
         if answer.error_code:
@@ -168,9 +168,10 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
 def _all_topics(
     group: GroupRequest, require_stable: bool, context: GroupContext
 ) -> Answer[list[TopicRequest] | KafkaError]:
-    """Return the partitions for which the group has offsets; with `require_stable` also partitions that have no offset
-    yet but a pending offset of an open transaction. Without these partitions in the response, the client would assume
-    that no offset will come (S37). Skip a deleted topic, which cannot be reported to a client that uses topic ids.
+    """Return the partitions for which the group has offsets. With `require_stable`, the result also has the partitions
+    without an offset for which an open transaction has a pending offset. Without these partitions in the response, the
+    client would assume that no offset will come (S37). A deleted topic is left out if the client uses topic ids,
+    because the topic has no id any more.
     """
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image

@@ -30,7 +30,7 @@ Member = DescribedGroup.Member
 
 
 class _Found(NamedTuple):
-    """A group without its members, and separately its members at the same moment."""
+    """The description of a group without its members, and a list of the members as they were at the same moment."""
 
     group: DescribedGroup
     members: Sequence[ShareMember] = ()

@@ -2,8 +2,7 @@
 
 Behaviour: a request is refused if its topology names a topic that the sender may not describe, or a topic that the
 brokers use internally. The broker creates missing internal topics with the rights of the sender. If the sender may not
-create one of
-these topics, the broker creates no topic, and the status names the forbidden topic.
+create one of these topics, the broker creates no topic, and the status names the forbidden topic.
 """
 
 from __future__ import annotations

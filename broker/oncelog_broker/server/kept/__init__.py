@@ -1,3 +1,3 @@
-"""State that outlives a request: `fetch_sessions` has the sessions of incremental fetches, `refused_batches` has
-refused batches that producers will retry.
+"""State that the broker keeps from one request to later requests: `fetch_sessions` has the sessions of incremental
+fetches, `refused_batches` has refused batches that producers will retry.
 """

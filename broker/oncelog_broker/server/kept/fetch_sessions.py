@@ -1,10 +1,9 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-The session code does no I/O. It turns a request into a plan of the partitions to read, in slices of work, because a
-request may have tens of thousands of partitions. For each partition, a session remembers the client's last fetch
-position and the
-values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
-noticed.
+The session code does no I/O. The code turns a request into a plan of the partitions to read. This work is done in
+slices, because a request may have tens of thousands of partitions. For each partition, a session remembers the client's
+last fetch position and the values last sent to the client. The epoch counts the requests of a session, so that a lost
+or repeated request is noticed.
 
     session id  epoch   meaning
     0           -1      no session: full request and full response
@@ -15,8 +14,7 @@ noticed.
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. If a new session does
 not fit into these bounds, the client fetches without a session: its requests and responses are larger, but equally
 correct. If an existing session outgrows these bounds, the client gets FETCH_SESSION_ID_NOT_FOUND, as after an eviction.
-Each follower has one session
-of its own: sessions of followers do not use the slots of clients.
+Each follower has one session of its own: sessions of followers do not use the slots of clients.
 
 A session belongs to the principal that created it. Another principal could read topic names from a session, and could
 disturb its owner by advancing the epoch. So other principals get FETCH_SESSION_ID_NOT_FOUND (E57), and session ids are
@@ -47,14 +45,16 @@ INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session, equal to the number of partitions for which a broker is designed."""
+"""The maximum number of partitions in one session. It equals the number of partitions for which a broker is
+designed.
+"""
 MAX_CACHED_PARTITIONS: Final = 100_000
-"""Limit on the partitions of all sessions together; each partition takes some 500 bytes."""
+"""The maximum number of partitions in all sessions together; each partition takes some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
-"""Number of partitions that one slice handles, which takes some 0.1 ms."""
+"""The number of partitions that one slice handles; a slice then takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
-"""Seconds without a request after which a session may be evicted in favour of a new one
-(min.incremental.fetch.session.eviction.ms).
+"""A session that gets no request for this number of seconds may be evicted to make room for a new session (Kafka's
+min.incremental.fetch.session.eviction.ms).
 """
 
 
@@ -83,16 +83,17 @@ class SessionPartition:
         self.wanted = wanted
         self.partition: Any = None
         """The Partition object of the last request, kept for the fast lane (fast path for repeated requests); None
-        before the first request. The partition may
-        have lost its leadership since that request.
+        before the first request. The partition may have lost its leadership since that request.
         """
         self.high_watermark = -1
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Store these values as the last sent ones; returns whether they differ, so that the client must get them."""
+        """Store the high watermark and log start offset in `answer` as the values last sent to the client. Returns
+        whether they differ from the previous values; if so, the client must get them.
+        """
         if answer.error_code:
-            self.high_watermark = -1  # invalid values, so that the next values always count as new
+            self.high_watermark = -1  # an invalid value, so that the next value counts as changed
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
@@ -166,7 +167,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """Return the response, for more than PARTITIONS_PER_STEP partitions, in slices of work."""
+        """Return the response in slices of work, for a request with more than PARTITIONS_PER_STEP partitions."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP
@@ -198,7 +199,7 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # the next response begins with the other partitions
+            session.partitions.move_to_end(key)  # so that the next response begins with the other partitions
         return is_news or not self._incremental
 
 
@@ -228,7 +229,8 @@ class FetchSessions:
         """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
         `now` is monotonic, in seconds; `owner`: the requesting principal.
 
-        The sessions change only in the last step.
+        The plan is made in slices of work. Sessions change only in the last slice, so that a request that is cancelled
+        in between changes nothing.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -238,7 +240,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # A request with one of these errors is refused before any of its partitions is read.
+            # Refuse the request before its partitions are read, because a session must not have so many partitions.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
@@ -306,8 +308,8 @@ class FetchSessions:
     def _create(
         self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
     ) -> FetchSession | None:
-        """Create a session; returns None if the active sessions leave no slot, or if the partitions would exceed the
-        limit.
+        """Create a session. Returns None if all slots are taken by sessions that are not idle, or if there would be too
+        many partitions in this session or in all sessions together.
         """
         if follower is not None:
             session = self._of_followers[follower] = FetchSession(
@@ -331,8 +333,8 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Return whether the changed `session` is within the limits of the cache, if necessary after evicting idle
-        sessions.
+        """Evict idle sessions while all sessions together have too many partitions. Returns whether the changed
+        `session` and the cache are within their limits afterwards.
         """
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False

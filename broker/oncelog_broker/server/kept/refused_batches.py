@@ -4,10 +4,9 @@ and the broker must append it before all later batches.
 Clients send several batches without waiting for responses. A broker may learn later than the producers that it leads a
 partition. Such a broker refuses the first batches of a producer, and may accept the producer's next batches, which
 arrive a moment later. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues
-with a new epoch,
-and renumbers even batches that the previous leader had appended and replicated without sending a response: these
-batches would be duplicated. If the partition's log has no state of the producer, the broker would even accept a later
-batch as the producer's first batch, and then refuse the real first batch forever.
+with a new epoch, and renumbers even batches that the previous leader had appended and replicated without sending a
+response: these batches would be duplicated. If the partition's log has no state of the producer, the broker would even
+accept a later batch as the producer's first batch, and then refuse the real first batch forever.
 
 Therefore, after a refused batch, the broker refuses the producer's later batches with the same error until the producer
 retries the refused batch. An entry expires after some seconds, because the producer may retry the first batch at
@@ -27,14 +26,16 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""Limit on the remembered batches; the newest are kept, and this many use five megabytes."""
+"""The maximum number of remembered batches, which use five megabytes; the newest batches are kept."""
 REMEMBERED_SECONDS: Final = 10.0
-"""Seconds until an entry expires; batches that were sent together with the refused batch arrive earlier."""
+"""The number of seconds after which an entry expires. Batches that were sent together with the refused batch arrive
+within this time.
+"""
 
 
 class Destination(NamedTuple):
-    """A partition in the words of the producer's request (topic name or topic id, and index), because a broker that has
-    no metadata of the partition yet cannot convert one to the other.
+    """A partition as the producer's request names it: by its topic's name or by its topic's id, and by its index. A
+    broker without metadata of the partition cannot convert the name to the id, or the id to the name.
     """
 
     topic: str
@@ -62,7 +63,7 @@ class RefusedBatches:
     ) -> None:
         """Remember that a batch of `producer` that begins with `sequence` was refused for the retriable `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
-            return  # no entry, because a topic of this name cannot exist
+            return  # a topic of this name cannot exist
         key = where, producer.producer_id
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
@@ -86,7 +87,7 @@ class RefusedBatches:
         self.lowest.pop((where, producer_id), None)
         oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self.lowest.popitem(last=False)  # drop the entry now, so that later batches need no lookup
+            self.lowest.popitem(last=False)  # drop the oldest entry, which has expired
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self.lowest.get(key)

@@ -9,9 +9,8 @@ declarations of the messages determine which fields are compared and filled in
 
 A fast lane follows every rule that the handler follows. Property tests compare the responses, files and metrics of the
 fast lane with those of the handler. Fail points also work in fast lanes, and fast lanes also charge a client's records
-to its quota. Fast
-lanes are off for clients with a quota on processor time or on fetched bytes, before a login, and while a test has set
-faults for requests or responses (`oncelog serve --fail-control`).
+to its quota. Fast lanes are off for clients with a quota on processor time or on fetched bytes, before a login, and
+while a test has set faults for requests or responses (`oncelog serve --fail-control`).
 
 `produce` is the lane of Produce, `fetch` the lane of Fetch: `one_fetch` serves one request of the Fetch lane, and
 `fetch_answers` has the bytes of Fetch responses.

@@ -3,10 +3,10 @@
 The lane recognises a request that differs from an earlier request only in numbers (epochs, offsets, the partition's
 index): the bytes around these numbers are equal. `one_fetch` checks the partitions of a request, waits, and responds.
 
-Order: first the fast lane checks all partitions. It declines the request if the handler of Fetch must serve one of
-them, for example because of an error, a diverging log or a throttle. After these checks, the fast lane counts the
-request in its fetch session, and records a follower's position in each partition. After the request is counted, the
-lane may still find a case that it does not serve: two partitions with changes, or aborted transactions.
+Order: first the fast lane checks all partitions. The lane declines the request if the handler of Fetch must serve one
+of these partitions, for example because of an error, a diverging log or a throttle. After these checks, the fast lane
+counts the request in its fetch session, and records a follower's position in each partition. After the request is
+counted, the lane may still find a case that it does not serve: two partitions with changes, or aborted transactions.
 `records.fetch.read_again` serves such a request.
 """
 
@@ -46,11 +46,11 @@ MIN_VERSION: Final = 10
 zstd.
 """
 MAX_KNOWN: Final = 64
-"""Limit on the requests that a lane remembers, one for each topic; also the limit on the partitions of a topic that a
-lane remembers for requests without a session.
+"""The maximum number of requests that a lane remembers, one for each topic. It is also the maximum number of partitions
+of a topic that a lane remembers for requests without a session.
 """
 MAX_REQUEST_BYTES: Final = 2048
-"""Size in bytes of the longest request that a fast lane remembers."""
+"""The maximum size in bytes of a request that a fast lane remembers."""
 MAX_LOOKED_AT: Final = 1000
 """Partitions of the largest session that a lane serves: the lane checks all partitions in one iteration of the loop,
 which takes about a microsecond for each partition.
@@ -76,7 +76,7 @@ class FetchLane:
     def __init__(
         self, route: Route, version: int, services: RecordServices, usual: UsualWay, monotonic: Callable[[], float]
     ) -> None:
-        """`monotonic`: seconds."""
+        """`monotonic` returns the monotonic time in seconds."""
         self._version = version
         self._by_id = version >= FIRST_TOPIC_ID_VERSION
         self._services = services
@@ -85,13 +85,13 @@ class FetchLane:
         self._numbers = tuple(
             field.name for field in fields_of(FetchPartition) if version in field.versions and field.tag is None
         )
-        """The number fields of a partition in a request."""
+        """The names of the numeric fields of a partition in a request."""
         self._layouts: dict[int, Struct] = {}
         """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
-        """The remembered requests, found by the bytes around their numbers."""
+        """The bytes around the numbers of a request -> what the lane remembers about requests with these bytes."""
         self._config: object = None
-        """The configuration in force when `_ways` was filled; `_ways` contains a limit from this configuration."""
+        """The broker configuration from which the field `max_bytes` of `_ways` was set."""
         self._is_known = False
         """Whether the present request equals an earlier request except for the numbers."""
         self._will_learn = False
@@ -100,7 +100,8 @@ class FetchLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         layout = self._layouts.get(len(frame))
         fields = () if layout is None else layout.unpack_from(frame, PREFIX.size)
         asked = self._known.get(fields[::2])
@@ -146,12 +147,12 @@ class FetchLane:
             named.wanted = before
         return False
 
-    # --- learning
+    # --- methods that remember requests that the handler has served ---------------------------------------------------
 
     def learn(
         self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._version < MIN_VERSION or len(request.topics) > 1 or request.forgotten_topics_data:
             return
         named = request.topics[0].partitions if request.topics else []
@@ -181,7 +182,8 @@ class FetchLane:
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
-        """Return the data to remember about requests with these bytes; None means that they are not remembered."""
+        """Return what the lane remembers about requests that differ from `frame` only in numbers; None if the lane does
+        not remember such requests."""
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state
@@ -198,9 +200,9 @@ class FetchLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
-            return None  # remember nothing: the client's encoding differs from our encoder's
+            return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # remember nothing: an earlier request of the same size has its numbers at other positions
+            return None  # a remembered request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 
@@ -216,4 +218,4 @@ class FetchLane:
 
 
 make_lane = FetchLane
-"""The attribute that `served` loads: the constructor of the fast lane."""
+"""The constructor of the fast lane. `server/served.py` loads it by this name."""

@@ -16,8 +16,8 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 
 MAX_KEPT: Final = 64
-"""Limit on the response templates that a fast lane keeps: one for each partition that it returns in each of its
-sessions.
+"""The maximum number of response templates that a fast lane keeps. A fast lane needs one template for each partition in
+each of its sessions.
 """
 NO_RECORDS: Final = memoryview(b"")
 NO_TOPIC: Final = TopicName("", b"")
@@ -48,7 +48,9 @@ class FetchAnswers:
         self._response_header = b"\0" if flexible else b""
         self._write_records = records_writer(FetchResponse, version)
         self._kept: dict[tuple[int, bool, TopicName, int], _Template] = {}
-        """Templates; the key is session id, whether the response includes aborted transactions, topic and partition."""
+        """(session id, whether the response includes aborted transactions, topic, partition) -> the template of the
+        response.
+        """
 
     def without_partition(self, correlation_id: int, session_id: int) -> list[Buffer]:
         """Return the frame of a response without partitions."""

@@ -35,7 +35,7 @@ AS_FOLLOWER: Final = (rules.FETCH_AS_FOLLOWER.kind, CLUSTER_NAME)
 
 
 class FetchWays:
-    """The objects that all requests of one fast lane share."""
+    """The objects that all requests of one fast lane use, such as the route and the functions that send responses."""
 
     __slots__ = ("answers", "max_bytes", "monotonic", "route", "services", "usual", "version")
 
@@ -55,11 +55,13 @@ class FetchWays:
         self.monotonic = monotonic
         self.answers = answers
         self.max_bytes = 0
-        """fetch.max.bytes."""
+        """The setting fetch.max.bytes, which limits the bytes of one response."""
 
 
 class Asked:
-    """The remembered data of requests with the same bytes around their numbers."""
+    """What a fast lane remembers about requests that differ only in numbers (epochs, offsets, the partition's
+    index).
+    """
 
     __slots__ = (
         "client_id",
@@ -75,7 +77,7 @@ class Asked:
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request`: one of the requests that have these bytes around their numbers."""
+        """`request`: one of the requests that differ only in numbers."""
         self.request = request
         self.client_id = client_id
         self.session_id = request.session_id
@@ -87,7 +89,7 @@ class Asked:
         self.min_bytes = min(request.min_bytes, request.max_bytes)
         self.max_wait_seconds = min(request.max_wait_ms / 1000, fetch.MAX_WAIT_SECONDS)
         self.topic = NO_TOPIC
-        """The topic of the partition that a request with these bytes names."""
+        """The topic of the partition that these requests name; NO_TOPIC if they name no partition."""
         if request.topics:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
@@ -95,7 +97,7 @@ class Asked:
 
 
 class OneFetch:
-    """One request."""
+    """One Fetch request that the fast lane may serve."""
 
     __slots__ = (
         "_answered",
@@ -142,7 +144,7 @@ class OneFetch:
         self._slot: Slot | None = None
         """The request's slot in the connection's answer queue while the request waits."""
 
-    # --- looking
+    # --- methods that find the partitions with news -------------------------------------------------------------------
 
     def look(self) -> bool:
         """Find the partitions with news (changes that the client must get). Returns False if the handler must serve one
@@ -176,7 +178,7 @@ class OneFetch:
             if state.offline_reason is not None or not state.log_start_offset <= offset <= end:
                 return False
             if request.last_fetched_epoch not in (-1, log.leader_epochs.latest_epoch):
-                return False  # not in the lane, because the follower's log may have diverged from this broker's log
+                return False  # the reader's log may have diverged from this broker's log
             if follower is not None:
                 if (
                     epoch != partition.leader_epoch
@@ -202,7 +204,7 @@ class OneFetch:
         self._told, self._readable = told, readable
         return True
 
-    # --- serving
+    # --- methods that read records and respond ------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Count the request, which the fast lane serves from now on, and respond or wait."""
@@ -309,7 +311,7 @@ class OneFetch:
             self._slot,
         )  # fmt: skip
 
-    # --- waiting
+    # --- methods that wait for more records ---------------------------------------------------------------------------
 
     def _wait(self, missing_bytes: int) -> None:
         """Wait in the purgatory until `missing_bytes` more bytes are available, or something else ends the wait."""
@@ -354,7 +356,7 @@ class OneFetch:
         if self._started and ways.route.times is not None:
             ways.route.times.note_waited(self._started, self._waiting_since, answered, ways.monotonic())
 
-    # --- falling back to the usual way (the handler)
+    # --- methods that leave the request to the handler ----------------------------------------------------------------
 
     def _context(self) -> RecordContext:
         return RequestContext(
@@ -367,7 +369,8 @@ class OneFetch:
         )
 
     def _read_in_the_usual_way(self) -> None:
-        """Read and respond as the handler does; the request may wait if it has not waited yet."""
+        """Let the code of the Fetch handler read the partitions and respond. The request may wait for records if it has
+        not waited yet."""
         ways, asked, context, slot = self._ways, self._asked, self._context(), self._slot
         plan = FetchPlan(
             [each.wanted for each in self._partitions], self._session, incremental=self._session is not None

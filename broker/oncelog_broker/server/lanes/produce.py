@@ -5,9 +5,8 @@ The lane compares all bytes before the records (client id, transactional id, ack
 earlier requests; a connection may write to several partitions alternately. The fast lane makes every check that the
 handler of Produce makes before an append. If a check fails, the lane declines, and the handler serves the request. The
 lane and the handler both append with `Partition.append`; code of the handler builds the lane's error responses. With
-acks=all and several
-replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the connection's next request
-is handled meanwhile.
+acks=all and several replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the
+connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
@@ -53,22 +52,23 @@ from oncelog_protocol.templates import NoTemplate, Pattern, around_records, chan
 MIN_VERSION: Final = 7
 """Older versions of Produce are not served, because they have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""Limit on the destinations that a lane remembers; a destination is a combination of partition, acks and transactional
-id.
+"""The maximum number of destinations that a lane remembers; a destination is a combination of partition, acks and
+transactional id.
 """
 MAX_HEAD_BYTES: Final = 2048
-"""Bytes of the longest head (the bytes before the records) that a lane remembers. The limit is needed because a
-transactional id may have 32 kB, and a connection may use many transactional ids.
+"""The maximum number of bytes of a head (the bytes before the records) that a lane remembers. The limit is needed
+because a transactional id may have 32 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
-"""Limit on the different head lengths that a lane remembers: topic names differ in length."""
+"""The maximum number of different head lengths that a lane remembers; heads differ in length because topic names do."""
 MAX_TOGETHER: Final = 16
-"""Limit on the requests of one connection that form a group: one sync of the log ends their wait, and their responses
-are sent together. One iteration of the event loop may respond to 32 groups (`purgatory.WOKEN_PER_TURN`).
+"""The maximum number of requests of one connection in a group. One sync of the log ends the wait of all requests of a
+group, and their responses are sent together. One iteration of the event loop may respond to 32 groups
+(`purgatory.WOKEN_PER_TURN`).
 """
 TOGETHER_SECONDS: Final = 0.1
-"""Seconds for which further requests may join a group of requests that wait for one sync. A group has the time limit of
-its first request.
+"""The number of seconds for which further requests may join a group of requests that wait for one sync. A group has the
+time limit of its first request.
 """
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
@@ -132,7 +132,9 @@ class _Destination:
         answer: Pattern,
         client_id: str | None,
     ) -> None:
-        """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time change."""
+        """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time differ
+        from one response to the next.
+        """
         self.partition = partition
         self.client_id = client_id
         topic = request.topic_data[0]
@@ -142,7 +144,7 @@ class _Destination:
             partition_data=[PartitionData(index=topic.partition_data[0].index, records=None)],
         )
         self.request = replace(request, topic_data=[destination])
-        """A request without its records."""
+        """The request that created this destination, without its records."""
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
@@ -181,7 +183,7 @@ class ProduceLane:
         usual: UsualWay,
         monotonic: Callable[[], float],
     ) -> None:
-        """`monotonic`: seconds."""
+        """`monotonic` returns the monotonic time in seconds."""
         self.route = route
         self._version = version
         self.services = services
@@ -195,8 +197,8 @@ class ProduceLane:
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether `_known` has the destination of the present request. From a declined request with a known
-        destination, the lane remembers nothing.
+        """Whether `_known` has the destination of the present request. If so, and if the lane declines the request, the
+        lane remembers nothing from this request.
         """
         self._will_learn = False
         """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
@@ -204,7 +206,8 @@ class ProduceLane:
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
-        """See `Lane`."""
+        """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
+        changed nothing."""
         self._is_known = False
         for position in self._lengths:
             head = bytes(frame[PREFIX.size : position])
@@ -250,7 +253,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # decline, because the request may have to wait for the shared quota
+                return False  # decline: with a quota that connections share, it may have to wait
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -297,7 +300,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """Return the context of a request that its handler serves (the usual way)."""
+        """Return the request context for code of the Produce handler that responds to this request."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -336,7 +339,7 @@ class ProduceLane:
     def learn(
         self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /
     ) -> None:
-        """See `Lane`."""
+        """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._is_known or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
         topic = request.topic_data[0]
@@ -430,7 +433,7 @@ class _Appended:
 
     def wait(self, next_offset: int, started: float) -> bool:
         """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
-        `started`: as in `UsualWay.wait`."""
+        `started`: the monotonic time, in seconds, at which serving the request began; 0 means that it is not timed."""
         lane, known = self._lane, self._known
         partition, times = known.partition, lane.route.times
         if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
@@ -462,12 +465,12 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond: the records may be acknowledged, or the request's timeout has passed."""
+        """Respond to the request: its records may be acknowledged now, or its timeout has passed."""
         connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
             connection.cancelled(slot)
-        elif slot.waits_for is not None:  # otherwise the connection has ended
+        elif slot.waits_for is not None:  # None if the connection has ended
             if committed.result() is not ErrorCode.NONE:
                 self.fail(committed.result())
                 return
@@ -478,8 +481,9 @@ class _Appended:
                 self.note_answered(answered)
 
     def wait_for_replicas(self) -> None:
-        """Respond after a sync during which the partition got other replicas: they may be in sync without the records,
-        so acks=all waits for them."""
+        """Let a request whose records are synced to disk wait for in-sync replicas, then respond. During the sync, the
+        partition has got other replicas, and these may be in sync without having the records.
+        """
         slot, known = self._slot, self._known
         if slot is None or slot.waits_for is None:
             return
@@ -511,7 +515,9 @@ class _Appended:
         lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
 
     def note_answered(self, answered: float) -> None:
-        """Count the times of a request that is timed. `answered`: when its wait ended, in monotonic seconds."""
+        """Record how long the request has waited, if the request is timed. `answered` is the monotonic time, in
+        seconds, when the wait ended.
+        """
         lane = self._lane
         if self._started and lane.route.times is not None:
             lane.route.times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
@@ -556,7 +562,9 @@ class _SyncedTogether:
         assert isinstance(answer, Future)
         self._answer = answer
         self._round = partition.purgatory.unsynced
-        """The waiting answers that the log's next sync completes; the log starts another list when that sync begins."""
+        """The log's list of appends that wait for its next sync. When that sync begins, the log starts another list, so
+        a later request finds a different list.
+        """
         no_longer_than(self._timeout_seconds, answer, lane.services.deadlines)
         answer.add_done_callback(self._synced)
 
@@ -600,4 +608,4 @@ class _SyncedTogether:
 
 
 make_lane = ProduceLane
-"""The attribute that `served` loads: the constructor of the fast lane."""
+"""The constructor of the fast lane. `server/served.py` loads it by this name."""

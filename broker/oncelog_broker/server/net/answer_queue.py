@@ -25,19 +25,19 @@ from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORT
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
-"""Limit on the responses of one connection that wait for their result or behind earlier responses. At this limit no
-further request is handled.
+"""The maximum number of responses of one connection that wait for their result, or for earlier responses. At this limit
+no further request is handled.
 """
 ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
-"""Minimum size in bytes of a response part that is written without copying; smaller parts are joined first."""
+"""A part of a response with at least this many bytes is written without copying; smaller parts are joined first."""
 
 
 class Slot:
     """The position of one response in the queue. The slot `is_ready` when its `parts` (the bytes of the response) are
     complete; `parts` may be empty (acks=0).
 
-    `is_unread`: the request is still being decoded and has had no effect yet.
+    `is_unread` is True while the request is being decoded; it has had no effect yet.
     """
 
     __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
@@ -87,21 +87,24 @@ class AnswerQueue:
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""
         self._heap_bytes = 0
-        """Heap bytes written since the transport was last empty; slices of mapped files do not count."""
+        """The number of bytes on the heap that were written since the transport was last empty; slices of mapped files
+        do not count.
+        """
         self._written = 0
         self._transport: asyncio.Transport | None = None
         self._write_buffer = WriteBuffer(scheduler)
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
-        """Heap bytes of ready responses that wait for earlier responses."""
+        """The number of bytes on the heap of ready responses that wait for earlier responses."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
         self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
-        """`on_room` is called when the transport has taken the last byte of a large response."""
+        """Begin to send responses to `transport`. `on_room` is called when the transport has taken the last byte of a
+        large response."""
         self._transport = transport
         self._copies_all = copies_all
         portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
@@ -115,8 +118,8 @@ class AnswerQueue:
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Cancel the responses that wait for other clients. If a request is still being decoded, its response is
-        cancelled later, when the request would start to wait for other clients.
+        """Cancel the responses that wait for actions of other clients, such as new records. If a request is still being
+        decoded, its response is cancelled later, when the request starts to wait for other clients.
         """
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
@@ -131,7 +134,7 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
-                slot.waits_for = None  # drop the future, because an error of the future may refer to the slot
+                slot.waits_for = None  # drop the future, because its error may refer to the slot: a reference cycle
         self.memory.owe(0)
 
     @property
@@ -163,7 +166,7 @@ class AnswerQueue:
 
     def _weigh(self) -> None:
         if not (self._ready_bytes or self._stalled_since or self._write_buffer.waiting_bytes or self.memory.held):
-            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: the client has all written bytes
+            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: no bytes wait for the client
                 self._lifecycle.holds &= ~ANSWERS_FULL
             else:
                 self._lifecycle.holds |= ANSWERS_FULL
@@ -180,7 +183,7 @@ class AnswerQueue:
         else:
             self._lifecycle.holds |= ANSWERS_FULL
 
-    # --- answers
+    # --- methods that queue and send responses ------------------------------------------------------------------------
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send a response, whose first bytes are its size and header; without a `slot`, it is the response to the
@@ -207,11 +210,11 @@ class AnswerQueue:
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """Note that the response of `slot` is complete, or will not come. After that, all ready responses at the front
-        of the queue are sent.
+        """Note that the response of `slot` is complete, or that the request gets no response. After that, all ready
+        responses at the front of the queue are sent.
         """
         if self._is_closed:
-            return  # not counted, because the connection has ended, so these bytes would never be subtracted
+            return  # do not count these bytes: the connection has ended, so they would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -231,7 +234,9 @@ class AnswerQueue:
             self._write(outgoing)
 
     def make_ready(self, slots: list[Slot]) -> None:
-        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
+        """Note that the responses of `slots` are complete. The responses are sent by the next call of `finish`, which
+        must follow.
+        """
         if self._is_closed:
             return
         for slot in slots:
@@ -257,7 +262,7 @@ class AnswerQueue:
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
         is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # the usual case: only one small response
+        if is_small and not is_leaving:  # the usual case: one small response
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
@@ -273,12 +278,11 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- detecting clients that do not read their responses
+    # --- methods that detect clients that do not read their responses -------------------------------------------------
 
     def stall(self, now: float) -> None:
         """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end
-        of this state. `now` is the
-        loop's time.
+        of this state. `now` is the loop's time.
         """
         self._stalled_since = now
         self._write_buffer.stall()
@@ -313,7 +317,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """Return how many bytes of `parts` are on the heap, that is, are not slices of mapped files."""
+    """Return how many bytes of `pieces` are on the heap, that is, are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:

@@ -13,8 +13,8 @@ When a client closes the connection, the requests that arrived completely are st
 producer with acks=0 expects no response, and may close the connection as soon as it has sent its last request. The
 requests that are handled after the close do not wait for other clients or replicas.
 
-In one iteration of the loop a connection handles one request, and further requests only while the loop budget lasts,
-which all connections share (docs/design/fairness.md).
+In one iteration of the loop a connection handles one request, and further requests only while the loop budget (time for
+further work in this iteration) lasts, which all connections share (docs/design/fairness.md).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
-"""Seconds that a connection without memory for a large frame waits before it requests memory again."""
+"""If the memory budget has no memory for a connection's large frame, the connection requests memory again after this
+number of seconds."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""Seconds that each request may still take after its client has disconnected. After this time the request is abandoned,
-together with the
-requests behind it.
+"""The number of seconds that each request may still take after its client has disconnected. After this time the request
+is abandoned, together with the requests behind it.
 """
 REST_SECONDS: Final = 1.0
-"""Seconds without a request after which a connection frees its receive buffer."""
+"""A connection that gets no request for this number of seconds frees its receive buffer."""
 
 
 class PutOff(Exception):
@@ -73,8 +73,8 @@ class PutOff(Exception):
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` does not include the size field. Raises MalformedMessage for a request that cannot be
-    answered, and PutOff for a request that the caller must pass to the dispatcher again later.
+    """Type of a function that serves one request; `frame` does not include the size field. Raises MalformedMessage for
+    a request that cannot be answered, and PutOff for a request that the caller must pass to the dispatcher again later.
     """
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
@@ -187,7 +187,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks that are called when the connection ends; the key names the owner of the callback."""
 
-    # --- callbacks from the transport
+    # --- methods that the transport calls -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -297,7 +297,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self._go_on()
 
-    # --- handling received frames
+    # --- methods that handle received frames --------------------------------------------------------------------------
 
     def _handle_frames(self) -> None:
         """Handle complete frames in the buffer until a hold (a reason to wait) is set or the loop budget is spent.
@@ -309,7 +309,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._make_room()
         except PutOff as error:
             self.throttle(error.seconds)
-            if self._received.is_full:  # the frame waits in the buffer; no bytes are copied
+            if self._received.is_full:  # the frame stays in the buffer, so there is no room for more bytes
                 self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
@@ -335,8 +335,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # The time of the frame is measured from here, not from the frame's first byte: the connection reads no
-                # further bytes of this frame while it handles earlier requests.
+                # The time limit of the frame (FRAME_SECONDS) starts here, not at the frame's first byte: the connection
+                # reads no further bytes of this frame while it handles earlier requests.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -374,8 +374,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def throttle(self, seconds: float) -> None:
         """Handle no request for `seconds`, because the client has exceeded a quota (KIP-219). The client's bytes stay
-        in the
-        receive buffer and, when the buffer is full, in the client's socket.
+        in the receive buffer and, when the buffer is full, in the client's socket.
         """
         now = self._loop.time()
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
@@ -390,7 +389,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
     def _end_throttling(self) -> None:
-        """End the throttling of this connection. The throttle time does not count as a delay by the client."""
+        """End the throttling of this connection. The throttle time does not count toward the time limit of a frame that
+        has begun to arrive."""
         if self._unthrottle is not None:
             self._unthrottle.cancel()
         now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
@@ -403,7 +403,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Make room for the next read, or pause reading: further bytes stay in the client's socket."""
         if self._lifecycle.state is State.LAST_REQUEST:
-            self._received.give_up()  # no request is handled after the last request
+            self._received.give_up()  # free the buffer: no further request is handled
             return
         if self._lifecycle.state is not State.OPEN:
             return
@@ -431,8 +431,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _wait_for_memory(self) -> None:
-        """Read and handle nothing for MEMORY_RETRY_SECONDS. This time does not count as a delay of the frame that has
-        begun.
+        """Read and handle nothing for MEMORY_RETRY_SECONDS. This time does not count toward the time limit of a frame
+        that has begun to arrive.
         """
         self._pause_reading()
         if self._memory_retry is None:
@@ -477,7 +477,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- sending responses
+    # --- methods that send responses ----------------------------------------------------------------------------------
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send the response to the request of `slot` or, without a slot, to the request being handled. `parts` begins
@@ -505,11 +505,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> Slot:
         """Reserve a slot for a response that comes later: the caller then calls `respond` with this slot, and `finish`.
 
-        `answer` is cancelled when the client disconnects. If other requests are behind it, `answer` is cancelled only
-        if `is_long_poll`, which means that it waits for other clients. With `reads_frame` the frame's bytes stay
-        unchanged until the response is
-        sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
-        `is_unread`: the request is still being decoded, and is not cancelled before `begins`.
+        `answer` is cancelled when the client disconnects. If other requests wait behind this request, `answer` is
+        cancelled only if `is_long_poll`, which means that it waits for actions of other clients. If `reads_frame` is
+        True, the bytes of the request's frame stay unchanged until the response is sent. `holds_back`: whether no other
+        request of the connection is handled before `finish` or `let_next_in`. If `is_unread` is True, the request is
+        still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -554,7 +554,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def finish_all(self, slots: list[Slot]) -> None:
-        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
+        """Record that the requests of these slots have their responses, and send the responses with one write. Unlike
+        `finish`, this method is only for requests that do not delay the next request."""
         if slots:
             self._answers.make_ready(slots[:-1])
             self.finish(slots[-1])
@@ -567,7 +568,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self.close("the broker stops")
 
-    # --- closing the connection
+    # --- methods that close the connection ----------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
         """Abort the connection and log why. After this call, the connection handles no further request."""

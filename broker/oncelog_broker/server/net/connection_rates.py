@@ -33,8 +33,8 @@ from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
-"""Limit on the connections that are kept open for the delay before they are closed; beyond this limit, connections are
-closed immediately.
+"""The maximum number of connections that are kept open for the delay. Beyond this number, connections that exceed the
+rate are closed immediately.
 """
 
 
@@ -87,7 +87,7 @@ class ConnectionRates:
         self.usage = Usage(self._window)
         self._held: set[asyncio.Transport] = set()
         self.made: dict[str, Made] = {}
-        """By listener."""
+        """Listener name -> number of accepted connections."""
         self.turned_away = 0
         """Number of connections, since the broker's start, that were closed because their address had exceeded its
         rate.

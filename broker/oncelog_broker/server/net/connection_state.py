@@ -5,8 +5,8 @@ reference` draws the lifecycle (docs/reference/connections.md).
 
 A hold is a named reason for not handling the next request. Several holds (reasons to wait) may be set simultaneously,
 and the code that sets a hold also removes it: a connection may be throttled and also wait until its large request is
-scheduled. Each state that handles no requests also sets the hold (reason to wait) `Hold.STATE`, so the next request is
-handled if no hold is set, and the hot path tests a single integer.
+scheduled. In each state that handles no requests, the hold `Hold.STATE` is set. So the code that runs for each request
+only tests whether any hold is set, which is a test of one integer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.LAST_REQUEST: {
         Event.LAST_REQUEST_TAKEN: State.LAST_REQUEST,
-        Event.CLIENT_LEFT: State.LAST_REQUEST,  # no request after the last request is handled
+        Event.CLIENT_LEFT: State.LAST_REQUEST,  # no further request is handled anyway
         Event.ALL_DONE: State.DRAINING,
         Event.CLOSED: State.DRAINING,
         Event.LOST: State.ENDED,

@@ -2,9 +2,9 @@
 
 The size of the buffer depends on the bytes received, not on the frame size that a client claims; the buffer is freed
 while the connection is idle. For a large frame, the buffer reserves address space of the entire frame, so that the
-frame is never copied; the system allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy:
-its bytes stay unchanged until the next frame is requested or, if the request still reads the frame (`lend`), as long as
-the request needs it: bytes that arrive meanwhile go into another buffer.
+frame is never copied; the system allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy.
+Its bytes stay unchanged until the next frame is requested. If a request needs its frame for longer (`lend`), bytes that
+arrive meanwhile go into another buffer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from oncelog_broker.server.net.memory_budget import Holding
 
 SIZE: Final = Struct(">i")
 MIN_FRAME_BYTES: Final = 8
-"""Size of API key, version and correlation id: a shorter frame is not a request."""
+"""The size in bytes of API key, version and correlation id; a shorter frame is not a request."""
 INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
-"""Bytes of room behind a large frame, so that one read may also receive the next frames."""
+"""The number of bytes that are reserved behind a large frame, so that one read may also receive the next frames."""
 
 READ_BYTES: Final = 128 * 1024
-"""Bytes of free space for one read. In one iteration the event loop reads up to 32 times from one socket while bytes
-are available.
+"""The minimum number of free bytes in the buffer for one read. In one iteration the event loop reads up to 32 times
+from one socket while bytes are available.
 """
 LARGE_FRAME_BYTES: Final = 1024 * 1024
 """A frame above this size in bytes gets its own buffer, whose memory is allocated in pieces of this size."""
@@ -37,7 +37,7 @@ KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
 
 
 class FrameRefused(Exception):
-    """Raised for a frame with an invalid size, above the limit, or for which the system has no memory."""
+    """Raised for a frame whose size is invalid or above the limit, or for which the system has no memory."""
 
 
 class _Bytes(bytearray):
@@ -75,8 +75,8 @@ class ReceiveBuffer:
         """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How many bytes of the view may be written: for a large frame, only the part that has memory; otherwise all
-        bytes.
+        """How many bytes at the front of the buffer may be written. In a buffer for a large frame, only this part has
+        memory yet; in other buffers, this is the size of the buffer.
         """
         self.begin = 0
         """The position where the next frame begins."""
@@ -101,7 +101,7 @@ class ReceiveBuffer:
     # --- methods for receiving bytes
 
     def room(self) -> memoryview:
-        """The buffer's free part, into which the next bytes are written."""
+        """Return the buffer's free part, into which the next bytes are written."""
         if not self._granted:
             self._replace(_Bytes(INITIAL_BUFFER_BYTES))
         return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
@@ -169,8 +169,8 @@ class ReceiveBuffer:
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Move to the front of the empty buffer. Returns False if the move is not possible, because bytes remain, the
-        last frame is lent, or the buffer has grown.
+        """Let the next bytes be written to the front of the buffer. Returns False, and changes nothing, if received
+        bytes remain, the last frame is lent, or the buffer has grown.
         """
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
@@ -179,8 +179,7 @@ class ReceiveBuffer:
 
     def make_room(self) -> bool:
         """Make room for more bytes; the caller ensures that no frame of the buffer is in use, except a frame that was
-        lent to a request.
-        Returns False if no memory is available; the caller then calls again later.
+        lent to a request. Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
             self._is_lent = False
@@ -234,7 +233,7 @@ class ReceiveBuffer:
         self._granted = wanted
         return True
 
-    # --- memory
+    # --- methods that allocate and free the buffer --------------------------------------------------------------------
 
     def _replace(self, buffer: _Bytes | mmap) -> None:
         pending = self.end - self.begin
@@ -252,8 +251,8 @@ class ReceiveBuffer:
 
 
 def _give_back_with(buffer: object, memory: Holding) -> None:
-    """Keep `memory` counted in the memory budget until no slice of `buffer` is in use: a request being handled keeps
-    its frame after its connection has ended, and the connection's next frames are counted in addition.
+    """Keep `memory` counted in the memory budget until no slice of `buffer` is in use. A request that is being handled
+    keeps using its frame (a slice) after the connection has dropped the buffer.
     """
     loop = asyncio.get_running_loop()
 

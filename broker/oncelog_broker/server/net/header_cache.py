@@ -11,7 +11,7 @@ from oncelog_protocol.messages.headers import RequestHeader
 PREFIX: Final = Struct(">hhi")
 """API key, version and correlation id, the first fields of every request header."""
 KEPT_HEADER_BYTES: Final = 1024
-"""Limit in bytes on the part of a header behind the PREFIX; a longer header is not cached, so that the memory of a
+"""The maximum number of bytes of a header behind the PREFIX. A longer header is not cached, so that the memory of a
 connection is bounded.
 """
 MAX_HEADER_TAGS: Final = 100

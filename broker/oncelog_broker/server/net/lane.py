@@ -28,8 +28,8 @@ class UsualWay(Protocol):
     """Enforces the quotas of clients (`dispatch.throttling`); None while no client has a quota."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
-        """Encode and send the response to a request, immediately; if a slot is given, encode in slices; the caller then
-        finishes the slot.
+        """Encode and send the response to a request. Without a slot, this is done immediately. With a slot, the
+        response is encoded in slices of work, and the caller then finishes the slot.
         """
 
     def wait(
@@ -59,6 +59,6 @@ class Lane(Protocol):
 
 
 MakeLane = Callable[..., Lane]
-"""Type of a function that creates a fast lane for one connection from (route, version, services, usual way, monotonic
+"""Type of a function that creates a fast lane for one connection from (route, version, services, UsualWay, monotonic
 clock).
 """

@@ -15,10 +15,12 @@ from typing import Final
 from oncelog_broker.server.net.memory_budget import Holding, MemoryBudget
 
 FRAME_SECONDS: Final = 30.0
-"""Seconds within which a frame that has begun must be complete, or the connection is closed (slow-loris)."""
+"""A frame must be complete this number of seconds after it has begun; otherwise the connection is closed (protection
+against slow-loris attacks).
+"""
 MIN_FRAME_RATE: Final = 256 * 1024
-"""Number of arrived bytes of a frame that extend FRAME_SECONDS by one second, because a large frame may arrive over a
-slow network.
+"""A frame gets one second in addition to FRAME_SECONDS for each such number of its bytes that have arrived, because a
+large frame may arrive over a slow network.
 """
 RESPONSE_STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads none of its responses is disconnected."""
@@ -47,12 +49,13 @@ are copied in one call, 0.6 ms for each MB. Records are not copied, so only requ
 socket.request.max.bytes.
 """
 LOGIN_BYTES: Final = 16 * 1024 * 1024
-"""Limit on the request bytes of all connections together that have not logged in yet. Before a login, only tokens that
-do not fit into the connection's first buffer count toward this limit.
+"""The maximum number of request bytes of all connections together that have not logged in yet. Before a login, only
+tokens that do not fit into the connection's first buffer count toward this limit.
 """
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""A request with more bytes than this may cost some milliseconds. Requests above this size are scheduled: one iteration
-of the event loop does not begin the large requests of all connections, as it does with small requests.
+"""A request with more bytes than this may cost some milliseconds. Requests above this size are scheduled one after the
+other: one iteration of the event loop may begin the small requests of all connections, but not the large requests of
+all connections.
 """
 ELEMENTS_AT_ONCE: Final = 4_000
 """A request with more array elements than this is decoded in slices; decoding this many elements takes two to four

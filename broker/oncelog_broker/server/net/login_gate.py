@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
-"""Seconds for each login: the first login counts from the start of the connection, a later login (KIP-368) from its
-handshake. Kafka has no limit on the duration of a login.
+"""The number of seconds that each login may take. The time of the first login starts with the connection, the time of a
+later login (KIP-368) with its handshake. Kafka has no limit on the duration of a login.
 """
 
 
@@ -75,9 +75,8 @@ class LoginGate:
         return not self.exchange.is_done and now > self._until
 
     def handshake(self, mechanism: str, version: int) -> None:
-        """Choose a SASL mechanism. The time limit of a second login equals the time limit of the first login (S94).
-        Raises
-        KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
+        """Choose a SASL mechanism. A client that logs in again gets LOGIN_SECONDS for this login, as for its first
+        login (S94). Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
         is_again = self.exchange.is_done
         self.exchange.handshake(mechanism, version)
         if is_again:
@@ -89,8 +88,7 @@ class LoginGate:
     def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
         """Return whether the frame is a request that may be handled; False means that the frame was a SASL token, whose
         response was already sent. Raises MalformedMessage for a request that is not allowed: the caller then closes the
-        connection,
-        as Kafka does.
+        connection, as Kafka does.
         """
         if self.exchange.phase is Phase.RAW_TOKENS:
             self._take_raw(connection, bytes(frame))

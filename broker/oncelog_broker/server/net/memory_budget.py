@@ -2,12 +2,11 @@
 counts. Pure.
 
 A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
-share of a connection depends
-on the usage of the others: an address may use three quarters of the bytes that other addresses leave free in the
-budget. A connection may use three quarters of the bytes that other connections leave free in the part of their address.
-So a new connection always gets some bytes, however many bytes are in use, and a connection that is alone gets more than
-half of the budget (the "dynamic
-thresholds" of shared packet buffers, Choudhury and Hahne 1998).
+share of a connection depends on the usage of all other connections: an address may use three quarters of the bytes that
+other addresses leave free in the budget. A connection may use three quarters of the bytes that the other connections of
+its address leave free in the share of the address. So a new connection always gets some bytes, however many bytes are
+in use, and a connection that is alone gets more than half of the budget (the "dynamic thresholds" of shared packet
+buffers, Choudhury and Hahne 1998).
 
 A request may need more than a share, and several half-received requests must not wait for each other forever: so at any
 time one holding (the bytes of one connection) may exceed its share. That holding is the waiting holding that needs the
@@ -22,14 +21,14 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""Limit in seconds for a connection that uses memory while other connections wait for memory: in this time it must
-receive or send as many bytes as it uses.
+"""While other connections wait for memory, a connection that uses memory must, in this number of seconds, receive or
+send as many bytes as it uses.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
-"""Seconds for which progress is measured: a client that pauses for a shorter time is not disconnected."""
+"""The number of seconds for which progress is measured; a client that pauses for a shorter time is not disconnected."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share; shorter,
-because this connection uses memory that others need.
+"""The number of seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share.
+This time is shorter, because the connection uses memory that others need.
 """
 
 NO_LIMIT: Final = -1
@@ -181,7 +180,8 @@ class Holding:
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:
-        """Set this holding to `size` bytes in total without a check, because existing bytes must be counted."""
+        """Set this holding to `size` bytes in total, without checking its share: the bytes are already in memory, so
+        they must be counted."""
         budget = self._budget
         budget._no_longer_waits(self)
         if budget.beyond is self:

@@ -1,11 +1,10 @@
 """Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
 Each iteration of the loop runs one step of one handshake, whatever the number of clients. At most MAX_AT_ONCE
-handshakes
-run concurrently; the other clients wait, with their first bytes buffered. Handshakes of different addresses start in
-round-robin order, and a new address comes first. So an address with thousands of clients delays only its own clients.
-Of the clients of one address, the newest client starts first, because with too many clients, an old client would give
-up before the end of its handshake.
+handshakes run concurrently; the other clients wait, with their first bytes buffered. Handshakes of different addresses
+start in round-robin order, and a new address comes first. So an address with thousands of clients delays only its own
+clients. Of the clients of one address, the newest client starts first, because with too many clients, an old client
+would give up before the end of its handshake.
 
 While MAX_AT_ONCE handshakes run, a waiting address with fewer running handshakes replaces the oldest handshake of the
 address that has the most. If no waiting address has fewer running handshakes, a waiting handshake replaces a handshake
@@ -26,11 +25,11 @@ MAX_AT_ONCE: Final = 256
 LEFT_SECONDS: Final = 0.5
 """Seconds after which an unfinished handshake may be aborted so that another handshake can start."""
 HOSTS_LOOKED_AT: Final = 8
-"""Limit on the waiting addresses that one search visits, to find an address with fewer running handshakes than the
-address that has the most.
+"""The maximum number of waiting addresses that one search visits. The search looks for an address with fewer running
+handshakes than the address that has the most.
 """
 HANDSHAKE_SECONDS: Final = 10.0
-"""Limit in seconds from the start of the connection to the end of its handshake."""
+"""The maximum number of seconds from the start of a connection to the end of its handshake."""
 
 
 class Handshake(Protocol):

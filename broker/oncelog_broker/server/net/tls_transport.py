@@ -1,11 +1,10 @@
 """TLS between a socket and a `BrokerConnection`: the event loop uses this object as a protocol, and the connection uses
 this object as its transport.
 
-This class replaces the loop's `start_tls` for four reasons: a connection must be counted in the limits before its
+`TlsTransport` replaces the loop's `start_tls` for four reasons: a connection must be counted in the limits before its
 handshake costs processor time; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted
-together with the bytes in the
-socket's buffer; and a client that has ended its stream must still get its responses. With this class TLS behaves like
-TCP, so that `BrokerConnection` sees no difference.
+together with the bytes in the socket's buffer; and a client that has ended its stream must still get its responses. A
+`BrokerConnection` uses it in the same way as a TCP transport.
 
 All connections receive through one shared buffer, because received bytes are decrypted immediately into the buffer of
 the connection, which the memory budget counts. Each read of a socket takes at most as many bytes as the connection's
@@ -35,11 +34,13 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES: Final = 128 * 1024
 """Largest read of a socket in bytes; a read is also limited to the room in the connection's receive buffer."""
 RECORD_BYTES: Final = 17 * 1024
-"""Size in bytes of a TLS record, and of the smallest read, because an incomplete record cannot be decrypted."""
+"""The maximum size in bytes of a TLS record, and the minimum size of a read, because an incomplete record cannot be
+decrypted.
+"""
 OPENSSL_BYTES: Final = 2 * RECORD_BYTES
-"""Limit on the bytes inside OpenSSL in each direction: one call passes at most this many bytes. When the connection
-pauses reading, at most this many bytes remain inside OpenSSL: an incomplete record, and the bytes of one read that did
-not fit into the connection's buffer.
+"""The maximum number of bytes inside OpenSSL in each direction; one call passes at most this many bytes. When the
+connection pauses reading, at most this many bytes remain inside OpenSSL: an incomplete record, and the bytes of one
+read that did not fit into the connection's buffer.
 """
 PLAIN_BYTES: Final = 32 * 1024
 """Number of plain-text bytes that can be encrypted into at most OPENSSL_BYTES: two complete TLS records."""
@@ -47,8 +48,8 @@ UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """
 HANDSHAKE_READ_BYTES: Final = 4096
-"""Size in bytes of a read until the handshake is done; a client's first message fits. While a client waits for its
-handshake, further bytes stay in its socket.
+"""The maximum size in bytes of a read until the handshake is done; a client's first message fits into such a read.
+While a client waits for its handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """Limit on the bytes that a client may send before its handshake is done: a client's certificate chain takes some
@@ -107,14 +108,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         before the end of the client's stream.
         """
 
-    # --- callbacks from the socket
+    # --- methods that the socket's transport calls --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
-            self._state = _State.CLOSED  # uvloop delivers bytes although reading is paused
+            self._state = _State.CLOSED  # ignore further bytes: uvloop delivers some even if reading is paused
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -163,7 +164,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._app is not None:
             self._app.resume_writing()
 
-    # --- during the handshake
+    # --- methods for the TLS handshake --------------------------------------------------------------------------------
 
     def _receive_handshake(self, received: bytes) -> None:
         if self._tls is None:
@@ -224,7 +225,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw.resume_reading()
         self._pump()
 
-    # --- receiving
+    # --- methods that receive and decrypt bytes -----------------------------------------------------------------------
 
     def _pump(self, received: memoryview | None = None) -> None:
         """Decrypt the buffered bytes and the bytes of `received`, as far as the connection accepts them."""
@@ -272,7 +273,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._has_ended:
             self._raw.resume_reading()
         if not self._will_pump:
-            # Call later, because this code runs inside a call of the connection.
+            # Schedule the call, because this code runs inside a call of the connection.
             self._will_pump = True
             self._loop.call_soon(self._pump_on)
 
@@ -284,7 +285,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._has_ended and not self._is_paused and self._raw is not None and not self._tell_of_end():
             self._close_raw()
 
-    # --- sending
+    # --- methods that encrypt and send bytes --------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
         self._encrypt(data)
@@ -327,7 +328,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._raw is not None:
             self._raw.set_write_buffer_limits(high, low)
 
-    # --- closing the connection
+    # --- methods that close the connection ----------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
         return self._raw is None or self._raw.is_closing()
@@ -359,7 +360,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # no wait for the client: its end of the stream is not awaited
+                pass  # do not wait until the client ends its stream
             self._flush()
         self._raw.close()
 
@@ -368,7 +369,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._app.close(reason)
         self.abort()
 
-    # --- the interface of an open connection, until the handshake is done
+    # --- methods of `OpenConnection`, used until the handshake is done ------------------------------------------------
 
     def shut(self) -> None:
         """Close the connection: the broker is stopping."""
@@ -388,7 +389,7 @@ def _read_into(
     """
     size, space = 0, len(room)
     while True:
-        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes than a record may be incomplete
+        if received is not None and incoming.pending < RECORD_BYTES:  # OpenSSL may need more bytes to complete a record
             fits = OPENSSL_BYTES - incoming.pending
             incoming.write(received[:fits])
             received = received[fits:] if len(received) > fits else None

@@ -3,7 +3,8 @@
 A response from the log may be 50 MB of slices of mapped files. If such a response were written in one call, the kernel
 would copy megabytes for each connection, until the socket's buffer is full, in one iteration of the loop; and each
 copied page would count as memory of this process. Therefore a large response is written in portions: first while the
-loop budget lasts and the client reads, then in later iterations, in round-robin order with other connections.
+loop budget (time for further work in an iteration of the loop) lasts and the client reads, then in later iterations, in
+round-robin order with other connections.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
-"""Bytes of one write, which takes half a millisecond of copying, or two milliseconds if pages must be mapped. A
-consumer's default of 1 MB per partition, with its framing, fits into one write."""
+"""The maximum number of bytes of one write. Copying this many bytes takes half a millisecond, or two milliseconds if
+pages must be mapped. A consumer's default of 1 MB per partition, with its framing, fits into one write.
+"""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
-"""Bytes of one write for a transport that encrypts into its own memory."""
+"""The maximum number of bytes of one write for a transport that encrypts the bytes into its own memory."""
 
 
 class WriteBuffer:
@@ -47,7 +49,7 @@ class WriteBuffer:
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
-        """Bytes that were not yet passed to the transport."""
+        """The number of bytes that were not yet passed to the transport."""
         self._is_stalled = False
         self.portion_bytes = PORTION_BYTES
         self.is_scheduled = False
@@ -80,7 +82,7 @@ class WriteBuffer:
         self._join()
 
     def stall(self) -> None:
-        """Stop writing until `flow`: the transport's buffer is full."""
+        """Stop writing until `flow` is called: the transport's buffer is full."""
         self._is_stalled = True
 
     def flow(self) -> None:

@@ -30,8 +30,10 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
 """First version in which a follower sends its broker epoch (KIP-903)."""
+JOINING_PER_STEP: Final = 100
+"""Partitions whose ISRs a follower may join that are considered in one step, which takes about a millisecond."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""Limit in seconds on the wait, whatever max_wait_ms a client sends."""
+"""The maximum number of seconds that a Fetch waits, even if its max_wait_ms is larger."""
 
 
 class Follower(NamedTuple):
@@ -56,7 +58,7 @@ def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
     """Read the partitions of `plan` and return the response; if a follower sent the request, the caller has already
-    recorded its position. All other fields come from `request`.
+    recorded its position. The limits on bytes and time come from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)
@@ -75,9 +77,8 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # Refuse every broker epoch that differs from the epoch in the cluster image, even a newer one, because a wrong
-        # epoch that is too high would exclude all others. A follower with a newer epoch retries until the image has the
-        # epoch.
+        # Refuse every broker epoch that differs from the epoch in the cluster image, even a higher one: the cluster
+        # image decides which epoch is valid. A restarted follower retries until this broker's image has its new epoch.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 
@@ -85,10 +86,9 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
 def delayed_fetch_of(
     follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
 ) -> DelayedFetch:
-    """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; the delayed fetch ends
-    early if the follower must get other changes (`has_news`), or if other requests wait for this follower. The caller
-    sets the deadline
-    of the delayed fetch.
+    """Return the delayed fetch of a follower. It waits in the purgatories of its partitions, and ends early if the
+    follower must get other changes (`has_news`), or if other requests wait for this follower. The caller sets the
+    deadline of the delayed fetch.
     """
 
     def hurry(waiting: DelayedFetch) -> None:
@@ -147,8 +147,10 @@ class _Fetch:
 
     def _read_as_replica(self, read: ReplicaRead) -> Steps[FetchRead]:
         yield from read.all_of(self._plan)
-        if read.joining:
-            self._context.services.isr_keeper.consider(read.joining)
+        # A broker that returns may join the ISRs of thousands of partitions with one request.
+        for start in range(0, len(read.joining), JOINING_PER_STEP):
+            yield None
+            self._context.services.isr_keeper.consider(read.joining[start : start + JOINING_PER_STEP])
         return read
 
     def answer_or_wait(self, read: FetchRead | None) -> Answer[FetchResponse]:

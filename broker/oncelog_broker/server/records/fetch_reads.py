@@ -43,7 +43,8 @@ aborted_transactions is null.
 
 
 class FetchRead(ABC):
-    """Reads each partition of a plan once; `answers` are in the plan's order, and are combined by `all_of`."""
+    """Reads each partition of a plan once (`all_of`). `answers` has the response for each partition, in the plan's
+    order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -59,8 +60,8 @@ class FetchRead(ABC):
         self.is_urgent = False
         """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting fetch does not
-        wait for records of throttled partitions.
+        """The number of seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting
+        fetch does not wait for records of throttled partitions.
         """
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
@@ -77,8 +78,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether a partition that was read without an error has, since the read, changes for the client or
-        another leader. Such changes are possible only if other work ran since the read.
+        """Return whether the result of this pass is out of date: one of `partitions` has got changes for the client, or
+        another leader, since it was read. This is possible only if other work ran since then.
         """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
@@ -110,7 +111,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _find(self, wanted: Wanted) -> Partition:
-        """Raises KafkaError."""
+        """Return the partition to read. Raises KafkaError if the reader may not read the partition at this broker."""
 
     @abstractmethod
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
@@ -120,7 +121,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
-        """Raises KafkaError."""
+        """Return the records from `offset` on, as far as this kind of reader may read. Raises KafkaError."""
 
     @abstractmethod
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
@@ -134,8 +135,8 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
-            # memory budget; the next response has them.
+            # Leave these few records to the next response: few records are copied, and the copy does not fit into the
+            # memory budget.
             if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []
@@ -188,7 +189,9 @@ class ConsumerRead(FetchRead):
             return partition
 
     def _check_may_read(self, name: str, topic_id: bytes) -> None:
-        """Raises KafkaError, unless the topic is unknown: the client must not learn whether the topic exists."""
+        """Raises KafkaError if the client may not read the topic. An unknown topic id raises no error here, because the
+        search for the partition reports it.
+        """
         if self._by_id:
             topic = self._context.services.image.topic_by_id(topic_id)
             name = "" if topic is None else topic.name
@@ -291,7 +294,8 @@ class ReplicaRead(FetchRead):
 
     def _divergence(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
         """Return None if the follower may read from its offset; otherwise the point where the follower's log diverged
-        from this one. Raises KafkaError."""
+        from this broker's log. Raises KafkaError.
+        """
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)
         divergence = partition.check_follower(self._broker_id, position)
         if divergence is None and self._notes:

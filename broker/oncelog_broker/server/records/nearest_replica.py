@@ -1,10 +1,10 @@
 """Rack awareness of Fetch: directs a consumer to a replica in the consumer's rack, if the leader is in another rack
 (KIP-392).
 
-The result equals that of Kafka's RackAwareReplicaSelector. A replica is proposed only if it can serve the fetch: it is
-in sync and has the requested offset, and its broker has an address on the consumer's listener. If several replicas
-qualify, the one with the highest offset is proposed; the consumer reads from it until its metadata expires or the
-replica refuses a fetch.
+The result equals the result of Kafka's RackAwareReplicaSelector. A replica is proposed only if it can serve the fetch:
+it is in sync and has the requested offset, and its broker has an address on the consumer's listener. If several
+replicas qualify, the one with the highest offset is proposed; the consumer reads from it until its metadata expires or
+the replica refuses a fetch.
 """
 
 from __future__ import annotations

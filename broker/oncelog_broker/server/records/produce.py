@@ -71,7 +71,7 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
-"""Number of a request's partitions whose leaders are looked up in one slice, which takes some tens of microseconds."""
+"""The number of partitions whose leaders are looked up in one slice; a slice then takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Error codes of the log or the coordinator that mean that a newer producer has fenced this producer's epoch."""
 RETRIABLE: Final = frozenset(
@@ -83,7 +83,8 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the producer soon retries the batch (`refused_batches`)."""
+"""Error codes after which the producer soon sends the batch again; `server/kept/refused_batches.py` remembers such
+batches."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -121,8 +122,8 @@ def not_replicated(
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
     """Return the response to a request with one batch that is appended but not replicated or not synced, because of
-    `code`.
-    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
+    `code`. `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not
+    used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 
@@ -187,7 +188,7 @@ class _Produce:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
                     led.append(leader(topic, data.index, context))
-                except KafkaError:  # no error here, because `_append` reports this error
+                except KafkaError:  # `_append` will raise and report this error again
                     led.append(None)
                 if len(led) % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -201,7 +202,7 @@ class _Produce:
         partitions = dict.fromkeys(filter(None, led))
         return self._verification.ask(context.services, transactional_id, producer, partitions, registers=registers)
 
-    # --- appending
+    # --- methods that append batches ----------------------------------------------------------------------------------
 
     def append_one(self, topic: TopicData, data: PartitionData) -> Answer[None]:
         """Append the only batch of the request."""
@@ -401,7 +402,7 @@ class _Produce:
                 for place, message in error.records
             ]
 
-    # --- answering
+    # --- methods that build the response ------------------------------------------------------------------------------
 
     @property
     def is_replicated(self) -> bool:
@@ -478,9 +479,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition, which this broker leads. Does not check whether this broker's session may have expired (the
-    gate is shut), because `Partition.append` checks this. Also raises KafkaError for an internal topic, which clients
-    may not write to, whichever broker leads it.
+    """Return the partition, which this broker leads. Does not check whether this broker's session with the metadata
+    store may have expired, because `Partition.append` checks this. Also raises KafkaError for an internal topic, which
+    clients may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:

@@ -3,10 +3,9 @@ open (KIP-890).
 
 The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
 verdict for a partition is valid until a marker or a new leader epoch, because the transaction may then have ended in
-this partition.
-After such an event, and for a request of one batch, the coordinator is called again for this partition alone. While a
-verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written between the call and
-the append: otherwise the record would open a transaction that no coordinator ends (E3).
+this partition. After such an event, and for a request of one batch, the coordinator is called again for this partition
+alone. While a verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written
+between the call and the append: otherwise the record would open a transaction that no coordinator ends (E3).
 """
 
 from __future__ import annotations
@@ -106,9 +105,9 @@ def append_in_transaction(
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
     """Append a batch if the partition is in the open transaction; under transactions V2 the partition is added to the
-    transaction (T7). `verification`: the verdicts for the entire request, or None. If the log requires a check of each
-    record, the caller has already made the check; the check is repeated if the log's settings have changed when the
-    coordinator responds. Some errors are raised as KafkaError instead of being returned.
+    transaction (T7). `verification` has the coordinator's verdicts for the entire request, or is None. If the log
+    requires a check of each record, the caller has already made the check; the check is repeated if the log's settings
+    have changed when the coordinator responds. Some errors are raised as KafkaError instead of being returned.
     """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0
@@ -146,7 +145,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # no guard needed, because no marker can have been written in between
+        return append(None, refused)  # no guard needed: the verdict came at once, before any marker
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

@@ -2,9 +2,8 @@
 
 Behaviour: each partition succeeds or fails independently; the response is sent when the reassignment has begun. The
 reassignment ends later, when the added replicas have caught up. A new reassignment replaces one in progress. A broker
-that
-is not the controller forwards the request to the controller. If the metadata store does not confirm the writes, the
-entire request gets REQUEST_TIMED_OUT. Versions: v1 adds `allow_replication_factor_change` (KIP-860).
+that is not the controller forwards the request to the controller. If the metadata store does not confirm the writes,
+the entire request gets REQUEST_TIMED_OUT. Versions: v1 adds `allow_replication_factor_change` (KIP-860).
 """
 
 from __future__ import annotations

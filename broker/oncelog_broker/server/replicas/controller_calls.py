@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ALTER_PARTITION_VERSION: Final = 3
 """Version of AlterPartition that this broker uses in direct calls, when it is the controller itself."""
 ANSWER_SECONDS: Final = 10.0
-"""Seconds to wait for the controller's response before the request is repeated."""
+"""If the controller does not respond within this number of seconds, the request is repeated."""
 
 
 class ControllerCalls:

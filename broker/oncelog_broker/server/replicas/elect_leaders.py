@@ -1,10 +1,10 @@
 """ElectLeaders (43), v0-2: elect preferred replicas as leaders, or any replica if no in-sync replica is left (KIP-460).
 
 Behaviour: each partition succeeds or fails independently; a partition that the request names twice is elected once and
-appears twice in the response. A request for all partitions gets a response with all topics, without the partitions that
-need no election, as in Kafka. The response is sent when this broker knows the new leaders; REQUEST_TIMED_OUT if that
-takes longer than timeout_ms. A broker that is not the controller forwards the request to the controller. Versions: v1
-adds unclean elections and a top-level error; before v1 each partition carries the error.
+appears twice in the response. If a request is for all partitions, the response has all topics, but leaves out the
+partitions that need no election, as in Kafka. The response is sent when this broker knows the new leaders;
+REQUEST_TIMED_OUT if that takes longer than timeout_ms. A broker that is not the controller forwards the request to the
+controller. Versions: v1 adds unclean elections and a top-level error; before v1 each partition carries the error.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ async def _refused(error: KafkaError, asked: Asked | None, context: ReplicaConte
 async def _answered(
     keys: Iterable[PartitionKey], outcomes: Outcomes, context: ReplicaContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
-    """`names_all`: whether the response includes partitions that need no election. The outcomes are removed one by one,
-    because freeing very
-    many errors at once takes long.
+    """Return the response with the outcome of each partition. `names_all`: whether the response includes partitions
+    that need no election. Outcomes are removed from `outcomes` one by one, because freeing very many errors at once
+    takes long.
     """
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
     results: dict[PartitionKey, PartitionResult | None] = {}

@@ -23,8 +23,9 @@ PARTITIONS_PER_REQUEST: Final = 1000
 
 
 class LogEndCalls:
-    """The controller's implementation of `AskedBrokers`. No request is sent before `begin`, because a broker may be the
-    controller while it is still starting.
+    """Asks brokers for the ends of their logs, for the controller (interface `AskedBrokers` in
+    `controller/candidate_questions.py`). No request is sent before `begin`, because a broker may be the controller
+    while it is still starting.
     """
 
     def __init__(self, node_id: int, pause: Pause) -> None:
@@ -36,8 +37,8 @@ class LogEndCalls:
         """
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Send the requests that wait, and send later requests immediately: from now on this broker can query `peers`
-        for their logs and `replicas` for its own.
+        """Send the requests that wait, and send later requests immediately. From now on, `peers` sends the requests to
+        other brokers, and `replicas` has the logs of this broker.
         """
         self._asked.set_result((peers, replicas))
 
@@ -47,7 +48,8 @@ class LogEndCalls:
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
-        """See `AskedBrokers`."""
+        """Return the log ends of these partitions at a broker, without partitions that it does not know. Raises
+        PeerUnavailable."""
         peers, replicas = await asyncio.shield(self._asked)
         if broker == self._node_id:
             return await self._own(replicas, keys)
@@ -56,7 +58,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # an older release, or no trust in this broker: no log ends
+                return dict.fromkeys(keys, UNKNOWN)  # the broker's release is older, or it does not trust us
             ends.update(_ends(response))
         return ends
 

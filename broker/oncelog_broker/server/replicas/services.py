@@ -1,4 +1,4 @@
-"""The parts of the broker for handlers about replicas and leaders of partitions."""
+"""Services for handlers that deal with replicas and leaders of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_broker.server.request.forwarding import ForwardingServices
 
 
 class ReplicaServices(ForwardingServices, Protocol):
-    """The parts of the broker that handlers about replicas and leaders may use, in addition to CommonServices."""
+    """The parts of the broker that handlers of replicas and leaders may use, in addition to CommonServices."""
 
     replicas: Replicas
     logs: LogManager

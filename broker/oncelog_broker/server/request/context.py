@@ -39,7 +39,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""Number of topics whose authorization is checked in one slice, which takes some milliseconds if the authorizer's
+"""The number of topics whose authorization is checked in one slice. A slice takes some milliseconds if the authorizer's
 decisions are not cached yet.
 """
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -135,7 +135,7 @@ class RequestContext(Generic[S]):
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
-    # --- the rights of the sender of the request, by the rules of `security/authorizer/rules.py`
+    # --- methods that check the rights of the sender (`security/authorizer/rules.py`) ---------------------------------
 
     def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
         """Return whether the sender may use the resource with this name, by a rule of the request's API. A name of None
@@ -227,7 +227,7 @@ class RequestContext(Generic[S]):
         async with self.services.at_work:
             return await work
 
-    # --- concurrency with other requests
+    # --- methods that tell the connection how far the request is ------------------------------------------------------
 
     def begins(self) -> None:
         """Record that the request is decoded and passed to its handler; from now on a disconnect of the client may
@@ -246,8 +246,8 @@ class RequestContext(Generic[S]):
             self.connection.let_next_in(self._slot)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
-        """Reserve the slot for the response to this request, which comes later. `reads_frame`: the decoded request
-        still reads from its frame, so that the frame must stay unchanged.
+        """Reserve the slot for the response to this request, which comes later. If `reads_frame` is True, the decoded
+        request still reads from its frame, so the frame must stay unchanged.
         """
         done = self._effects_are_done
         self._slot = self.connection.wait_for(

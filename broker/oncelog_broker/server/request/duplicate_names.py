@@ -3,9 +3,8 @@ response once.
 
 A name in a request may take two or three bytes, but its description in the response may take thousands of bytes: all
 offsets of a group, or all producers of a partition. If a repeated name does not change the response, only its first
-occurrence is
-handled. (An API that changes something has its own rule for repeated names: for example, CreateTopics refuses a
-repeated name.)
+occurrence is handled. (An API that changes something has its own rule for repeated names: for example, CreateTopics
+refuses a repeated name.)
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
 NAMES_PER_STEP: Final = 2000
-"""Number of names that are processed in one slice; a name that is a pair (such as topic and partition) takes half a
+"""The number of names that are processed in one slice. A name that is a pair (such as topic and partition) takes half a
 microsecond.
 """
 

@@ -42,11 +42,11 @@ FORWARDED: Final = frozenset(
 """The APIs whose requests only the controller can serve. Any broker may change configurations, quotas, users and ACLs.
 """
 GRACE_SECONDS: Final = 5.0
-"""Seconds added to the client's timeout: the controller times out earlier, and its error response is more helpful than
-no response.
+"""The number of seconds by which this broker waits longer than the client's timeout. The controller then times out
+first, and its error response is more helpful than no response.
 """
 MAX_WAIT_SECONDS: Final = 600.0
-"""Upper limit of the wait in seconds, however long the client's timeout is."""
+"""The maximum number of seconds that this broker waits for the controller, even if the client's timeout is longer."""
 ENVELOPE_BYTES: Final = 64 * 1024
 """The most bytes that an Envelope adds to a request, including its principal and host."""
 
@@ -95,7 +95,7 @@ async def pass_on(request: Request[R], controller: int, context: ForwardingConte
 
     Raises KafkaError: NOT_CONTROLLER if the request was not sent, REQUEST_TIMED_OUT if its outcome is unknown.
     """
-    from oncelog.errors import UnsupportedVersion  # no controller: a broker without a cluster forwards nothing
+    from oncelog.errors import UnsupportedVersion  # imported here: a broker without a cluster never forwards
     from oncelog_protocol.messages.envelope import EnvelopeRequest
 
     services, connection = context.services, context.connection

@@ -1,5 +1,5 @@
-"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client turns to the leader immediately,
-without a Metadata request and its back-off.
+"""Adds leader hints to errors such as NOT_LEADER_OR_FOLLOWER (KIP-951). With a hint, the client sends its next request
+to the leader immediately, without a back-off and a Metadata request.
 
 A broker stops leading a partition when its cluster image has the new leader, so the broker can name the new leader. A
 broker does not name itself while its session may have expired, or before its log is open, because the client would
@@ -18,14 +18,13 @@ from oncelog_protocol.errors import ErrorCode
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSIONS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: 12, ErrorCode.FENCED_LEADER_EPOCH: 16}
 """Maps an error code to the first version of Fetch whose response has a leader hint beside this error. For
-FENCED_LEADER_EPOCH the first version is v16, as in Kafka,
-which adds the endpoints. For NOT_LEADER_OR_FOLLOWER Kafka sends hints from v16 on, but the field exists since v12, and
-the id alone is enough for a client that knows the endpoints from its metadata, such as oncelog's consumer, whose
-highest version is 12.
+FENCED_LEADER_EPOCH the first version is v16, as in Kafka, which adds the endpoints. For NOT_LEADER_OR_FOLLOWER Kafka
+sends hints from v16 on, but the field exists since v12, and the id alone is enough for a client that knows the
+endpoints from its metadata, such as oncelog's consumer, whose highest version is 12.
 """
 MAX_HINTS: Final = 1000
-"""Limit on the hints in one response, so that building them is quick; for more partitions, the client requests the
-metadata.
+"""The maximum number of leader hints in one response, so that building them is quick. For further partitions, the
+client requests the metadata.
 """
 
 
@@ -52,9 +51,8 @@ class LeaderHints:
         self._count = 0
 
     def of(self, name: str, topic_id: bytes, index: int, *, by_id: bool, or_own: bool = False) -> LeaderHint | None:
-        """Return the leader of the partition; None if it is unknown. `or_own`: whether the result may be this
-        broker.
-        """
+        """Return the leader of the partition; None if it is unknown. `or_own`: whether the leader may be this
+        broker."""
         services = self._context.services
         topic: Topic | None = services.image.topic_by_id(topic_id) if by_id else services.image.topic(name)
         state = None if topic is None else topic.partitions.get(index)

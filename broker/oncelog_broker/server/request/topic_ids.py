@@ -19,7 +19,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 
 def resolve_names(topics: Iterable[T], image: ClusterImage) -> tuple[list[T], list[T]]:
-    """Return (topics with known ids, now with their names; topics with unknown ids)."""
+    """Return (the topics with known ids, with their names filled in; the topics with unknown ids)."""
     known, unknown = [], []
     for topic in topics:
         found = image.topic_by_id(topic.topic_id)

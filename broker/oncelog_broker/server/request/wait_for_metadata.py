@@ -12,12 +12,12 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""Upper limit of the wait in seconds, whatever timeout a request has."""
+"""The maximum number of seconds that a request waits for metadata, even if its timeout is longer."""
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Wait until the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the cluster image does not
-    show the change in time; the change was made nevertheless.
+    """Wait until `shows` returns True for the cluster image, that is, until the image has the change of the request.
+    Raises KafkaError REQUEST_TIMED_OUT if this takes longer than `timeout_ms`; the change was made nevertheless.
     """
     await _within(timeout_ms, cache.wait_for(shows))
 

@@ -3,11 +3,10 @@
 
 Behaviour: acknowledgements are applied first. The response has complete batches, but the member has acquired only the
 offsets that the response lists; the batches are slices of mapped files, as in a Fetch. The request waits up to
-max_wait_ms for
-min_bytes; new records end the wait, and so do records that another member has released. An error of a partition ends
-the wait of a ShareFetch immediately. Each request starts with another partition of the session, so that no partition is
-always read last. Versions: v2 adds
-exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
+max_wait_ms for min_bytes; new records end the wait, and so do records that another member has released. An error of a
+partition ends the wait of a ShareFetch immediately. Each request starts with another partition of the session, so that
+no partition is always read last. Versions: v2 adds exact record limits (KIP-1206) and renewed acquisition locks
+(KIP-1222).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ MAX_WAIT_SECONDS: Final = 600.0
 """The maximum wait of a ShareFetch in seconds, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
-"""Number of partitions in a response that are built before other work runs."""
+"""The response is built in slices: after this number of partitions, other work may run."""
 
 
 def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFetchResponse]:
@@ -71,7 +70,7 @@ def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFet
 
 
 def _check(request: ShareFetchRequest) -> None:
-    """Raises KafkaError INVALID_REQUEST for fields with invalid values."""
+    """Check the fields of the request. Raises KafkaError INVALID_REQUEST for an invalid value."""
     if _is_too_long(request.topics) or _is_too_long(request.forgotten_topics_data):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
     has_acks = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)

@@ -27,11 +27,10 @@ from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 
 MAX_BATCHES: Final = 1_000
-"""Limit on the batches of one partition whose headers one pass reads; reading this many takes one or two milliseconds.
-"""
+"""The maximum number of batches of one partition whose headers one pass reads; this takes one or two milliseconds."""
 MAX_EMPTY_READS: Final = 4
-"""Limit on a pass's reads of one partition that yield no deliverable records: only markers, and records of aborted
-transactions.
+"""The maximum number of reads of one partition in one pass, if the reads find no deliverable records, but only markers
+and records of aborted transactions.
 """
 NO_RECORDS: Final = memoryview(b"")
 
@@ -47,8 +46,8 @@ class Got(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The records read from one log, from the offset `position` on; `aborted` are the aborted transactions among them,
-    as producer id and first offset.
+    """The records read from one log, from the offset `position` on; `aborted` lists the aborted transactions that have
+    records there, as pairs of producer id and first offset.
     """
 
     where: SharedTopicPartition
@@ -59,8 +58,9 @@ class _Read(NamedTuple):
 
 
 class ShareRead:
-    """`got` is the result; it is empty while the request must wait. `waits_for` are the share partitions without an
-    error; `missing_bytes` is the number of further bytes that end the wait, at least 1.
+    """One pass over the partitions of a share session. `got` is the result; it is empty if the request must wait for
+    more records. `waits_for` are the share partitions for whose records the request may wait. The wait ends when
+    `missing_bytes` further bytes (at least 1) are available.
     """
 
     __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "_session",
@@ -174,8 +174,8 @@ class ShareRead:
         if not size:
             return None
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
-            # memory budget; the next response has them.
+            # Leave these few records to the next response: few records are copied, and the copy does not fit into the
+            # memory budget.
             if not (may_copy or is_first):
                 return None
             self._copies_left -= size
@@ -188,7 +188,7 @@ class ShareRead:
         """
         sessions = self._context.services.share_partitions.sessions
         for _ in range(MAX_EMPTY_READS):
-            if not sessions.is_open(self._session):  # released, because the member will get no response
+            if not sessions.is_open(self._session):  # the session has ended, so the member will get no response
                 return 0
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))
@@ -229,8 +229,7 @@ class ShareRead:
 
 def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
     """Yield each batch with a flag: whether the member gets its records (False for markers and for records of aborted
-    transactions). A producer's records are aborted from the first
-    offset of an aborted transaction to its marker."""
+    transactions). A producer's records are aborted from the first offset of an aborted transaction to its marker."""
     starts = sorted(aborted, key=lambda transaction: transaction[1])
     open_producers: set[int] = set()
     index = 0

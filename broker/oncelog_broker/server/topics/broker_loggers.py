@@ -18,7 +18,7 @@ DOC: Final = "The level of this logger until the broker ends."
 
 
 def check_own(name: str, context: TopicContext) -> None:
-    """`name`: the id of a broker. Raises KafkaError INVALID_REQUEST unless `name` is this broker's id."""
+    """Raises KafkaError INVALID_REQUEST unless `name` is the id of this broker."""
     if name != str(context.services.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

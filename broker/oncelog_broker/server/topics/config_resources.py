@@ -41,8 +41,8 @@ class ChangesOf(NamedTuple):
     """The changes that a request has for a resource, as one function for each possible type of the resource (topic,
     broker, group).
 
-    `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
-    change.
+    The field `levels` is a function that returns the new levels of a broker's loggers. It raises KafkaError to refuse
+    the change.
     """
 
     topic: Change
@@ -53,9 +53,8 @@ class ChangesOf(NamedTuple):
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
-    """`mentions`: how often a request names each resource, by type and name. If a request names a resource several
-    times, each mention is refused. Raises KafkaError INVALID_REQUEST for a resource that the request names several
-    times.
+    """Raises KafkaError INVALID_REQUEST if the request names this resource several times; each mention is then refused.
+    `mentions`: how often the request names each resource, by type and name.
     """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")

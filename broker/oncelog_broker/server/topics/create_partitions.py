@@ -73,7 +73,7 @@ async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: 
 async def _pass_on(
     topic: TopicRequest, request: CreatePartitionsRequest, controller: int, context: TopicContext
 ) -> None:
-    """Raises KafkaError."""
+    """Forward the request for one topic to the controller. Raises KafkaError with the controller's error."""
     alone = CreatePartitionsRequest(topics=[topic], timeout_ms=request.timeout_ms, validate_only=request.validate_only)
     answer = await pass_on(alone, controller, context, request.timeout_ms)
     (result,) = answer.results

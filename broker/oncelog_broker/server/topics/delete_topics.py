@@ -76,9 +76,8 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 async def _delete(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: TopicContext
 ) -> None:
-    """`is_by_id`: whether the request names the topic by id, so that a new topic with the same name is not deleted.
-    `controller`: the broker
-    to which the request is forwarded; None if this broker is the controller.
+    """Delete one topic. `is_by_id`: whether the request names the topic by id, so that a new topic with the same name
+    is not deleted. `controller`: the broker to which the request is forwarded; None if this broker is the controller.
     """
     assert topic.name is not None
     started = context.services.clock.monotonic()

@@ -2,10 +2,9 @@
 
 Resources: topics; groups; brokers, by id, or by "" for the settings of all brokers; the loggers of this broker;
 subscriptions of client metrics. If a request names no keys, the response has all keys of the resource. The value of a
-secret is never returned.
-A Kafka setting that has no effect in oncelog is returned only if it is set. A resource that a request names several
-times appears once in the response, because its description is a thousand times as large as its name. Versions: v1 adds
-sources and synonyms, v3 types and documentation.
+secret is never returned. A Kafka setting that has no effect in oncelog is returned only if it is set. A resource that a
+request names several times appears once in the response, because its description is a thousand times as large as its
+name. Versions: v1 adds sources and synonyms, v3 types and documentation.
 """
 
 from __future__ import annotations

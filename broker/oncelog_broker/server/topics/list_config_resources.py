@@ -25,7 +25,7 @@ from oncelog_protocol.messages.list_config_resources import (
 Resource = ListConfigResourcesResponse.ConfigResource
 TYPES: Final = frozenset[int](ResourceType) - {ResourceType.UNKNOWN}
 RESOURCES_OF_A_STEP: Final = 500
-"""Number of resources after which other work may run."""
+"""The response is built in slices: after this number of resources, other work may run."""
 
 
 def handle(request: ListConfigResourcesRequest, context: TopicContext) -> Answer[ListConfigResourcesResponse]:

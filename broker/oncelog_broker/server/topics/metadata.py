@@ -1,12 +1,11 @@
 """Metadata (3), v0-13: brokers, topics, leaders; creates requested topics if that is allowed.
 
-Behaviour: brokers' addresses are those of the request's listener (T24). A missing topic is created if
-`auto.create.topics.enable` and the request (v4+) both allow it; the response then describes the topic with its leaders.
-A topic that a request names several times appears once in the response, because otherwise a small request could cause a
-response larger than the broker's memory. Versions: in v0 an empty list means all topics; from v1 on null means all
-topics, and an empty list means no topics (T10); v4 adds allow_auto_topic_creation; v10 adds topic ids to the response;
-v12 allows requests by topic
-id, with null names (T9).
+Behaviour: the response has the address of each broker on the listener of the request (T24). A missing topic is created
+if `auto.create.topics.enable` and the request (v4+) both allow it; the response then describes the topic with its
+leaders. A topic that a request names several times appears once in the response, because otherwise a small request
+could cause a response larger than the broker's memory. Versions: in v0 an empty list means all topics; from v1 on null
+means all topics, and an empty list means no topics (T10); v4 adds allow_auto_topic_creation; v10 adds topic ids to the
+response; v12 allows requests by topic id, with null names (T9).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 NAMES_AT_ONCE: Final = 500
-"""Number of missing topics above which the rest of the request runs in a separate task."""
+"""If a request names more missing topics than this number, the rest of the request runs in a separate task."""
 
 
 def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:
@@ -50,7 +49,8 @@ def _answer_named(
     request.topics = topics
     if _may_create(request, context):
         missing = _missing(request.topics, context.services.image)
-        # If the client may not describe any of these topics, the response takes as long as if all of them existed.
+        # If the client may not describe any of the missing topics, respond at once, as if all topics existed: the time
+        # of the response must not show which topics exist.
         if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
             return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))

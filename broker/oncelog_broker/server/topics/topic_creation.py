@@ -93,8 +93,8 @@ class TopicCreation:
     async def _create_and_wait(
         self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str], waits_for: int
     ) -> None:
-        """`waits_for`: the number of partitions that the topic must have in the cluster image before this method
-        returns.
+        """Create a topic, and wait until it can be used. `waits_for`: the number of partitions that the topic must have
+        in the cluster image before this method returns.
         """
         try:
             await self._create(name, partitions, replicas, overrides)

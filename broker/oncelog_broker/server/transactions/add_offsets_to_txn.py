@@ -29,8 +29,8 @@ def handle(request: AddOffsetsToTxnRequest, context: TransactionContext) -> Answ
 
 
 async def _create_then_add(request: AddOffsetsToTxnRequest, context: TransactionContext) -> AddOffsetsToTxnResponse:
-    """`__consumer_offsets` may not exist yet, because a consumer with manually assigned partitions may not have looked
-    up its group's coordinator.
+    """Create `__consumer_offsets`, then add the group's partition of this topic to the transaction. The topic may be
+    missing, because a consumer with manually assigned partitions may not have looked up its group's coordinator.
     """
     try:
         await context.services.create_topic(CONSUMER_OFFSETS)

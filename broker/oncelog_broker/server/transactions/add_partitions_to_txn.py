@@ -89,8 +89,9 @@ def _serve_each(
 def _when_committed(
     is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
 ) -> Answer[list[Result]]:
-    """Begin the next request of the connection now. A broker sends requests for many producers over one connection, so
-    a wait for replicas must not delay the later requests.
+    """Return the results of all transactions when they are ready. If a broker sent the request, let the next request of
+    its connection begin before that. A broker sends requests for many producers over one connection, so a wait for
+    replicas must not delay later requests.
     """
     if is_broker:
         context.effects_are_done()
@@ -138,7 +139,8 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
 
 
 def _result(transaction: Transaction, answer: ErrorCode | CodeOf, context: TransactionContext) -> Steps[Result]:
-    """`answer`: one code for all partitions, or a function of the partition."""
+    """Return the result of one transaction for the response. `answer` is one error code for all partitions, or a
+    function that returns the error code of a partition."""
     topics = []
     code = code_for(context.api_key, context.version, answer) if isinstance(answer, ErrorCode) else ErrorCode.NONE
     for topic in transaction.topics:

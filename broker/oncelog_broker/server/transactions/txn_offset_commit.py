@@ -50,7 +50,7 @@ def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answ
 
 
 def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None:
-    """Raises KafkaError for a request that is refused entirely."""
+    """Check the request. Raises KafkaError if the entire request is refused."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:

@@ -3,9 +3,8 @@ S40). A tool that ends a hanging transaction sends this request, too (KIP-664).
 
 Behaviour: the result of a marker is sent when all in-sync replicas have the marker. If that takes too long, the result
 is REQUEST_TIMED_OUT, so that a partition with slow replicas does not delay the transactions of other partitions. After
-REQUEST_TIMED_OUT the
-coordinator retries the marker. Versions: v2 adds the transaction version, which decides how the epoch is checked
-(KIP-1228).
+REQUEST_TIMED_OUT the coordinator retries the marker. Versions: v2 adds the transaction version, which decides how the
+epoch is checked (KIP-1228).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 COMMIT_SECONDS: Final = 5.0
-"""Limit in seconds on the wait until the in-sync replicas have the written markers."""
+"""The maximum number of seconds to wait until the in-sync replicas have the written markers."""
 
 
 def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answer[WriteTxnMarkersResponse]:

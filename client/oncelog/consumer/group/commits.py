@@ -64,9 +64,9 @@ class Commits:
 
     Commits run one after another in the order requested, each with all its retries, so that a retried older commit
     never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit has an
-    `Asked`, which records the time of its request: the generation and, under a cooperative assignor, the partitions of
-    the member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
-    passes the `Asked` of its request.
+    `Asked`, which describes the member at the time of the request: its generation and, under a cooperative assignor,
+    its partitions. Partitions that may have moved since the request are not committed. The caller of
+    `commit_automatically` passes the `Asked` of its request.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class Commits:
 
         Waits for a missing topic, because the coordinator may not know a new topic yet. Raises CommitFailed if this
         consumer is no longer a member of the generation that reads these partitions; with a cooperative strategy, the
-        partitions that it still owns are committed before. Raises RequestTimedOut after `timeout_s`, PartialFailure if
-        some partitions were refused, otherwise KafkaError.
+        partitions that it still owns are committed before the error is raised. Raises RequestTimedOut after
+        `timeout_s`, PartialFailure if some partitions were refused, otherwise KafkaError.
         """
         asked = self.asked()
         self.number += 1
@@ -124,8 +124,9 @@ class Commits:
         self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None = None
     ) -> frozenset[TopicPartition]:
         """Commit, with retries, in the generation that the member had at the moment `asked`. Returns the partitions
-        that were not committed: their topic does not exist, they may belong to other members now, or (with `before`, an
-        earlier value of `number`) the application has requested a commit since then.
+        that were not committed. A partition is not committed if its topic does not exist or if another member may own
+        it now. With `before`, an earlier value of `number`, no partition is committed if the application has requested
+        a commit since then.
         """
         return await self._store(offsets, timeout_s, asked, waits_for_topics=False, before=before)
 

@@ -197,7 +197,7 @@ class GroupCoordinator:
         assert task is not None
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
-            return  # the generation that was just joined is already over
+            return  # The generation that was just joined is already over.
         # A change of topics or of the subscription during the join could not cause a rejoin, so check for such changes
         # now.
         if self._joined_with != self._topics:

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorConnection:
-    """Finds the coordinator when it is needed, and again once it is `lost`."""
+    """Looks up the coordinator before the first request, and again after a call of `lost`."""
 
     def __init__(self, group_id: str, metadata: Metadata, config: ClientConfig) -> None:
         self._group_id = group_id

@@ -84,15 +84,15 @@ class Joining:
         self._raised = 0
 
     async def join(self) -> Joined | None:
-        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost, which
-        the application must learn first.
+        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost: the
+        application must learn of the loss before the member joins again.
 
         Raises KafkaErrors that are not retriable.
         """
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # read now, because the subscription may have changed during revocations and waits
+        while not self._is_lost():  # the topics may have changed while the member waited
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()

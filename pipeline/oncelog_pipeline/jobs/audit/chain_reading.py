@@ -22,8 +22,9 @@ async def read_chains(
     patience_s: float = DEFAULT_PATIENCE_S,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[list[Chain]]:
-    """Yield lists of the chains of all batches that end in the range, including aborted batches. Each list has the
-    chains that were finished since the previous list, so that few chains are in memory.
+    """Join all batches that end in the range, also aborted ones, to chains (runs of consecutive batches of one
+    producer), and yield the chains in lists. Each list has the chains that were finished since the previous list, so
+    that few chains are in memory.
 
     A batch belongs to the range in which it ends, so each batch is read once, however a partition is cut into ranges.
     Raises NothingRead if no batch arrives for `patience_s` seconds, and KafkaError.

@@ -241,3 +241,20 @@ async def test_s81_a_reassignment_takes_a_replica_in_sync_away_when_one_that_sta
     assert (await scene.state())[2] == (1, 2, 3), "both may be dead, their sessions not being over"
     scene.brokers.ends[3] = LogEnd(0, 60)
     await scene.until(3, 1, (2, 3))
+
+
+async def test_s80_a_partition_without_a_leader_gets_one_when_its_reassignment_has_ended(scene: Scene) -> None:
+    """A simulated seed (10415): the end of the reassignment made the election possible, and nobody decided it."""
+    known = scene.term.view.states[KEY]
+    proposal = Proposal(
+        1, known.state.leader_epoch, known.version, [Member(1), Member(2), Member(3)], is_log_offline=True
+    )
+    await scene.term.alter(1, scene.term.view.brokers[1].epoch, [(scene.topic_id, 0, proposal)])
+    assert await scene.state() == (-1, 1, (1, 2, 3))
+    assert await scene.term.reassign([(KEY, [2, 3])]) == [None]
+    scene.stop_all()
+    for broker in (1, 2, 3):
+        await scene.cluster.start(broker)
+    await scene.control(1)
+    scene.brokers.ends[3] = LogEnd(0, 60)  # the brokers 1 and 2 do not answer
+    await scene.until(3, 2, (2, 3))

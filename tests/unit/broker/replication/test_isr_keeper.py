@@ -68,7 +68,9 @@ class Led:
         self.controller, self.clock, self.tasks = Controller(), ManualClock(), Tasks()
         self.image = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in REPLICAS})
         self.offline: list[Any] = []
-        replicas: Any = SimpleNamespace(led=lambda: [self.partition], led_offline=lambda: iter(self.offline))
+        replicas: Any = SimpleNamespace(
+            led_with_followers=lambda: [self.partition], led_offline=lambda: iter(self.offline)
+        )
         self.keeper = IsrKeeper(
             1, replicas, self, self.controller.alter, lambda: LAG_SECONDS, host_of(self.clock, self.tasks)
         )

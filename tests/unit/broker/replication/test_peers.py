@@ -130,7 +130,9 @@ async def test_a_request_whose_answer_is_lost_is_not_sent_again():
 
 
 async def test_a_late_answer_fails_the_request():
-    """The connection is closed, because the responses to later requests on it could not be read any more."""
+    """Responses arrive in the order of the requests, so later requests on this connection could not get a response
+    either: the connection is closed.
+    """
     async with a_cluster() as cluster:
         await cluster.send()
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None

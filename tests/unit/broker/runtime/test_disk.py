@@ -10,7 +10,8 @@ from tests.support.descriptors import no_descriptors_left
 
 from oncelog_broker.runtime import disk as disk_module
 from oncelog_broker.runtime.descriptors import SPARE_COUNT, is_descriptor_limit
-from oncelog_broker.runtime.disk import SMALL_READ_SIZE, LockHeld, RealDisk
+from oncelog_broker.runtime.disk import SMALL_READ_SIZE, RealDisk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.runtime.mappings import Mappings
 from oncelog_broker.runtime.open_files import OPEN_FILES
 

@@ -351,6 +351,7 @@ def refused_by_challenge(token: str, **rules: Any) -> None:
     assert answer is not None
     with pytest.raises(Refused) as raised:
         exchange.step(answer, NOW)
+    assert raised.value.message == challenge.token.decode(), "the client shows the refusal, not the challenge"
     assert token not in raised.value.reason
 
 

@@ -26,7 +26,8 @@ from oncelog_broker.metadata.opening import configured_opening
 from oncelog_broker.metadata.stores.embedded import StoreFileError
 from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import LockHeld, RealDisk
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.starting.data_start import DataStart, has_rights
 
 DISK, CLOCK = RealDisk(), ManualClock()

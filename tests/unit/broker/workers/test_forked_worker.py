@@ -95,3 +95,39 @@ async def test_the_template_process_has_no_threads(template: Template, tmp_path:
 
 def test_the_command_imports_nothing_from_the_current_directory() -> None:
     assert "-P" in forked_worker.COMMAND
+
+
+async def test_a_template_process_that_hangs_is_killed_and_replaced(
+    template: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await serving(template, tmp_path)
+    stopped = template._process
+    assert stopped is not None
+    stopped.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(forked_worker, "FORK_SECONDS", 0.2)
+    with pytest.raises(OSError, match=r"has forked nothing in 0\.2 s, and was killed"):
+        await template.fork(["serve", "--no-such-option"], ROLE, None)
+    monkeypatch.undo()
+    refused = await template.fork(["serve", "--no-such-option"], ROLE, None)
+    assert await ended(refused) == 2
+    assert await refused.stdout.read() == b""
+    assert stopped.returncode == -signal.SIGKILL
+    worker.send_signal(signal.SIGKILL)
+    assert await ended(worker) is None, "the killed template process cannot report the exit code"
+    assert await worker.stdout.read() == b""  # closes the pipe
+
+
+async def test_a_template_process_that_hangs_does_not_hold_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = Template()
+    worker = await serving(template, tmp_path)
+    assert template._process is not None
+    template._process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(forked_worker, "CLOSE_SECONDS", 0.2)
+    async with asyncio.timeout(SECONDS):
+        await template.close()
+    assert template._process.returncode == -signal.SIGKILL
+    worker.send_signal(signal.SIGKILL)
+    assert await ended(worker) is None
+    assert await worker.stdout.read() == b""  # closes the pipe

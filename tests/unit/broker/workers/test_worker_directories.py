@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.runtime.disk import LockHeld, RealDisk
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.workers.worker_directories import (
     DirectoriesRefused,
     WorkerDirectories,

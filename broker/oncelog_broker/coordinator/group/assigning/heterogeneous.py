@@ -3,8 +3,8 @@
 Members keep their previous partitions of the topics that they read. Each free partition is assigned to the member with
 the fewest partitions among the members that read its topic. After the free partitions, the topics are balanced one by
 one. Partitions of a topic move from the reader with the most partitions to the reader with the fewest, until these two
-readers differ by at most one partition or no move is possible. Topics with many partitions per reader come first,
-because these topics determine how many partitions each reader gets. Source: Kafka's
+readers differ by at most one partition or no move is possible. Topics with many partitions per reader are balanced
+first, because they have the largest share of each reader's partitions. Kafka's counterpart is
 UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this assignor may choose another
 reader than Kafka.
 """
@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, Grou
 from oncelog_broker.runtime.steps import Steps
 
 MAX_ROUNDS: Final = 16
-"""The maximum number of passes over all topics."""
+"""The maximum number of times that all topics are balanced one by one."""
 
 
 class _Plan:
@@ -44,7 +44,9 @@ class _Plan:
         self.loads[member] += 1
 
     def topics_in_order(self) -> list[bytes]:
-        """Topics in the order of assignment: most partitions per reader first, then fewest readers first."""
+        """Return the topics in the order of assignment: topics with more partitions per reader come first. Of two
+        topics with equally many partitions per reader, the topic with fewer readers comes first.
+        """
 
         def place(topic_id: bytes) -> tuple[float, int, bytes]:
             readers = len(self.readers[topic_id])

@@ -1,4 +1,4 @@
-"""The assignor "range": each member gets a range of each topic that it reads. Pure.
+"""The assignor "range": each member gets consecutive partitions of each topic that it reads. Pure.
 
 Topics with equal numbers of partitions and the same subscribed members are divided in the same way; for example
 partition 3 of all these topics is assigned to the same member. The assignor ignores the previous assignment.

@@ -1,10 +1,10 @@
 """The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
 partitions.
 
-Source: Kafka's SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M / P)
-members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
-one. Within these two limits (members per partition, partitions per member) a member keeps its previous partitions. If
-members read different topics, each topic is assigned separately. Pure.
+Kafka's counterpart is SimpleAssignor. If there are M members and P partitions, each partition is assigned to ceil(M /
+P) members, so that every member has at least one partition. The numbers of partitions of two members differ by at most
+one. A member keeps its previous partitions, as far as these limits on members per partition and partitions per member
+allow. If members read different topics, each topic is assigned separately. Pure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _assign(
     # The partitions with the fewest members are at the end of the list.
     free.sort(key=lambda partition: holders[partition], reverse=True)
     yield from _fill(members, rooms, free, assigned)
-    # Members without room for their whole share have all partitions of `free`, so other members get these.
+    # A member may have fewer partitions than its share, if it already has every partition that is still in `free`. Then
+    # other members get one of these partitions more.
     extras += sum(rooms.values())
     at_quota = [member for member in members if _count(assigned[member.member_id], partitions) <= quota]
     rooms = {member.member_id: 1 for member in at_quota}
@@ -92,9 +93,9 @@ def _fill(
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
     """Assign partitions of `free` to members with fewer partitions than their share. Partitions at the end of `free`
-    are assigned first; a partition is in `free` once for each member that it still needs. `rooms` has, by member id,
-    how many partitions each member may still get. A member gets no more partitions if it already has every partition of
-    `free`.
+    are assigned first; a partition is in `free` once for each further member to which it must be assigned. `rooms` has,
+    by member id, how many partitions each member may still get. A member gets no more partitions if it already has
+    every partition of `free`.
     """
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]

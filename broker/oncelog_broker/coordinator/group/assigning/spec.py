@@ -42,5 +42,5 @@ Assignor = Callable[[GroupSpec], Steps[Targets]]
 
 
 def frozen(assigned: Mapping[bytes, set[int]]) -> Target:
-    """The target assignment of a member as an immutable value, without topics that have no partitions."""
+    """Return the target assignment of a member as an immutable value, without topics that have no partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items() if partitions}

@@ -1,21 +1,20 @@
 """The assignor `sticky` of streams groups: members keep their tasks as long as the numbers of tasks per member stay
 balanced.
 
-Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this assignor
-does not.
+Kafka 4.3's counterpart is StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this
+assignor does not.
 
 1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
    previous member if the limits allow it. A task that cannot stay goes to a member that has the task as a standby task
    and therefore its state, or to the member with the fewest tasks.
-2. Each task of a stateful subtopology gets standby tasks. A standby task goes to the member that previously ran the
-   active task, to a member that had the standby task before, or to the member with the fewest tasks. Members of one
-   process share a state
-   directory, so a process never
-   gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
+2. Each task of a stateful subtopology gets standby tasks. A standby task goes to the first of these members that may
+   get it: the member that previously ran the active task, a member that had the standby task before, the member with
+   the fewest tasks. Members of one process share a state directory, so a process never gets the same task twice. If
+   there are too few processes, a task gets fewer standby tasks.
 
-When enough members have reached the maximum number of active tasks, the maximum falls by one, so that the members'
-numbers of active tasks differ by at most one. Kafka 4.3 assigns no warm-up tasks. Pure. The assignor returns an
-assignment for every input.
+A member that has reached the maximum number of active tasks gets no more, and the maximum is computed again for the
+remaining tasks and members. So the members' numbers of active tasks differ by at most one. Kafka 4.3 assigns no warm-up
+tasks. Pure. The assignor returns an assignment for every input.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
 
 
 class _Quota:
-    """The maximum number of tasks that each member may have. The maximum number of tasks per member falls by one when
-    enough members have reached this number.
+    """The maximum number of tasks that each member may have. Each time that a member has reached the maximum, it is
+    computed again for the remaining tasks and members.
     """
 
     __slots__ = ("_members", "_tasks", "value")
@@ -87,7 +86,8 @@ class _Quota:
 
 
 class _Holder:
-    """A member with the tasks that it has received so far. `rank` orders members with equal numbers of tasks."""
+    """A member with the tasks that the assignor has given it so far. `rank` orders members with equal numbers of
+    tasks."""
 
     __slots__ = ("active", "count", "process_tasks", "rank", "standby")
 
@@ -235,7 +235,7 @@ class _State:
         holder.give(task, holder.standby)
         self._total_quota.note(holder.count)
 
-    # --- both
+    # --- helpers for active tasks and standby tasks -------------------------------------------------------------------
 
     def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
         """Yield the tasks, ordered by partition."""
@@ -264,8 +264,8 @@ class _State:
         return queue
 
     def _process_queues(self) -> list[list[_Entry]]:
-        """Return a heap with one heap of members for each process, ordered by the first member. A search passes over
-        the few processes that have a task, and not over each of their members."""
+        """Return a heap with one heap of members for each process; the heaps of members are ordered by their first
+        member. A search for a process without a certain task skips all members of a process at once."""
         queues: dict[str, list[_Entry]] = {member.process_id: [] for member in self._group.members}
         for member in self._group.members:
             holder = self._holders[member.member_id]

@@ -40,8 +40,8 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         left = room - held
         takes_one_more = more > 0
         if left and takes_one_more and len(members) - number > more:
-            # Leave the additional partition to a later member, which may have had this partition before. The last
-            # members must take the additional partitions that earlier members have not taken.
+            # `more` is the number of members that still get one partition more than `quota`. As long as enough members
+            # follow, leave the additional partition to one of them, which may have had it before.
             left -= 1
             takes_one_more = False
         more -= takes_one_more
@@ -64,7 +64,7 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
 
 
 def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
-    """The partitions that are in no member's previous target."""
+    """Return the partitions that are in no member's previous target."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partitions}
     for number, member in enumerate(spec.members, 1):
         for topic_id, partitions in member.target.items():
@@ -83,10 +83,10 @@ def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
 def _keep(
     member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
-    """Split the previous partitions of a member into at most `room` partitions that the member keeps, and the
-    partitions that the member gives up. `seen` has the previous partitions of the members that were handled before this
-    member. If the broker stopped when only part of an assignment was logged, two members may have the same partition in
-    their previous targets.
+    """Return (at most `room` of the member's previous partitions, which the member keeps; the other previous
+    partitions, which the member gives up). `seen` has the previous partitions of the members that were handled before
+    this member. If the broker stopped when only part of an assignment was logged, two members may have the same
+    partition in their previous targets.
     """
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []

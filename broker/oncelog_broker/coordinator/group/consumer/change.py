@@ -35,7 +35,7 @@ class MemberChange:
         self.group_epoch = step.group.epoch
 
     def members(self) -> dict[str, ConsumerMember]:
-        """All members of the group after this change, by member id."""
+        """All members of the group as they are after this change, by member id."""
         members = {**self.step.group.members, self.member.member_id: self.member}
         if self.replaced is not None:
             del members[self.replaced]
@@ -89,8 +89,9 @@ def mark_checked(group: ConsumerGroup | None, topics: TopicView) -> None:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str, ...]) -> str:
-    """The assignor that most members request. Among equally often requested assignors, or if no member requests one,
-    the first configured assignor wins."""
+    """Return the assignor that most members request. Among equally often requested assignors, or if no member requests
+    one, the first configured assignor wins.
+    """
     votes = Counter(member.assignor for member in members if member.assignor in configured)
     return max(configured, key=lambda name: votes[name])
 

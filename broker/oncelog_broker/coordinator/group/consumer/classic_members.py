@@ -1,8 +1,8 @@
 """Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-The generation of a classic member is its member epoch. At a JoinGroup the member gives up or gets partitions once,
-which moves the member towards its target assignment. The response to the JoinGroup is sent immediately. SyncGroup
-returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
+The generation of a classic member is its member epoch. Each JoinGroup moves the member one step towards its target
+assignment: the member gives up partitions or gets partitions. The response to the JoinGroup is sent immediately.
+SyncGroup returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member as it was before this request, the id of the static member that it replaces, and the replaced static
-    member. The second and third value are None if no static member is replaced.
+    """Return the member as it was before this request, the id of the static member that it replaces, and the replaced
+    static member. The second and third value are None if no static member is replaced.
     """
     group = step.group
     if instance_id is None:
@@ -151,8 +151,9 @@ def _owned(step: ConsumerStep, subscription: ConsumerProtocolSubscription) -> Ow
 
 
 def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """The classic member with this id, whose epoch must be `generation`. Raises KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """Return the classic member with this id, whose epoch must be `generation`. Raises KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     if instance_id is None:
         member = known_member(step.group, member_id)
     else:
@@ -239,7 +240,8 @@ def _note_asked(step: ConsumerStep, member_id: str, *, is_asked: bool) -> None:
 def leave(
     step: ConsumerStep, members: Collection[LeaveGroupRequest.MemberIdentity]
 ) -> list[LeaveGroupResponse.MemberResponse]:
-    """Handle a LeaveGroup, with which administrators remove members of both protocols."""
+    """Handle a LeaveGroup. Classic members send it to leave; administrators send it to remove members of both
+    protocols."""
     gone: dict[str, ConsumerMember] = {}
     responses = []
     for identity in members:
@@ -260,7 +262,7 @@ def leave(
 
 
 def _leaver(step: ConsumerStep, identity: LeaveGroupRequest.MemberIdentity) -> ConsumerMember:
-    """The group member that `identity` (member id or instance id) names. Raises KafkaError UNKNOWN_MEMBER_ID,
+    """Return the group member that `identity` (member id or instance id) names. Raises KafkaError UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID.
     """
     if identity.group_instance_id is None:

@@ -55,16 +55,16 @@ class ConsumerGroupState(Enum):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics whose names match a regular expression, at time `timestamp_ms` (wall time)."""
+    """The topics whose names matched a regular expression at the wall time `timestamp_ms`."""
 
     topics: frozenset[str]
     timestamp_ms: int
 
 
 class ConsumerGroup:
-    """A group of the consumer protocol. `checked_topics` is the state of the cluster's topics with which the group last
-    compared its metadata hash. `resolved_names` are the topic names against which the regular expressions were last
-    matched. Both fields (`checked_topics`, `resolved_names`) are None after loading.
+    """A group of the consumer protocol. `checked_topics` is the view of the cluster's topics (TopicView) whose hash the
+    group last compared with its own metadata hash. `resolved_names` are the topic names against which the regular
+    expressions were last matched. Both fields (`checked_topics`, `resolved_names`) are None after loading.
     """
 
     __slots__ = (
@@ -109,15 +109,15 @@ class ConsumerGroup:
         self.classic_members = 0
         """Number of members that use the classic protocol."""
         self.has_old_topics = False
-        """Whether the log has an OldTopicsRecord, which Kafka before 4.1 wrote and which must be deleted by a
-        tombstone."""
+        """Whether the log has an OldTopicsRecord. Kafka before 4.1 wrote this record; when the group is deleted, it
+        needs a tombstone."""
         self.asked_to_join: set[str] = set()
         """Classic members that got REBALANCE_IN_PROGRESS and have not joined again; the join timers of these members
         are running."""
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = CONSUMER_PROTOCOL
     kind: Final = "consumer"
@@ -125,7 +125,7 @@ class ConsumerGroup:
     @property
     def state(self) -> ConsumerGroupState:
         """The state of the group. Computing the state checks each member, so only requests that describe groups should
-        call this method."""
+        read this property."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -144,30 +144,32 @@ class ConsumerGroup:
         return owners is None or partition not in owners
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """The target of a member. A static member that returns with another member id gets the target of its old member
-        id."""
+        """Return the target of a member. A static member that returns with another member id gets the target of its old
+        member id.
+        """
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static_members.get(instance_id, ""))
         return NO_TARGET if target is None else target
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member reads. A regular expression that has not been matched yet adds no
-        topics."""
+        """Return the names of the topics that a member reads. A regular expression that has not been matched yet adds
+        no topics.
+        """
         resolved = self.regexes.get(member.regex) if member.regex else None
         if resolved is None or not resolved.topics:
             return member.topics
         return member.topics | resolved.topics if member.topics else resolved.topics
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics that members read."""
+        """Return the names of all topics that members read."""
         return self.topics_with(self.members)
 
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """The names of the topics that the given members read. `regexes` has the topics that each regular expression
-        matches. If `regexes` is None, the topics in the group's own field `regexes` are used.
+        """Return the names of the topics that the given members read. `regexes` has the topics that each regular
+        expression matches. If `regexes` is None, the topics in the group's own field `regexes` are used.
         """
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
@@ -196,7 +198,7 @@ class ConsumerGroup:
                 return True
         return False
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
         return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
@@ -206,7 +208,7 @@ class ConsumerGroup:
         return TargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete a member, in the order that Kafka's brokers expect."""
+        """Return the tombstones that delete a member, in the order that Kafka's brokers expect."""
         return [
             CurrentRecord(self.group_id, member_id, None),
             TargetRecord(self.group_id, member_id, None),
@@ -214,7 +216,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete the entire group, in the order that Kafka's brokers expect."""
+        """Return the tombstones that delete the entire group, in the order that Kafka's brokers expect."""
         records: list[ConsumerGroupRecord] = [CurrentRecord(self.group_id, member, None) for member in self.members]
         records += [TargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
         records.append(TargetEpochRecord(self.group_id, None))
@@ -227,7 +229,8 @@ class ConsumerGroup:
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
-        any order, because compaction and loading skip records that later records replace."""
+        any order: compaction and loading skip records that later records with the same key replace, so some records of
+        a batch may be missing."""
         if isinstance(record, CurrentRecord):
             member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
             if record.value is not None:
@@ -274,7 +277,7 @@ class ConsumerGroup:
         """
         self._hold(-self.held_bytes)
 
-    # --- private helpers
+    # --- private helpers of `ConsumerGroup` ---------------------------------------------------------------------------
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)

@@ -117,7 +117,7 @@ def _become_classic(
 
 
 def classic_assignment(target: Mapping[bytes, Collection[int]], subscription: bytes, topics: TopicView) -> bytes:
-    """The assignment of a classic member, encoded in the version of its own subscription."""
+    """Return the assignment of a classic member, encoded in the version of its own subscription."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopic(topic=name, partitions=sorted(partitions))

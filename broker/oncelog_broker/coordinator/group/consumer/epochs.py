@@ -17,7 +17,7 @@ CheckPartition = Callable[[str, int], None]
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
+    """Return the group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
@@ -25,8 +25,9 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member with this id and instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if
-    another member has the instance id now."""
+    """Return the static member with this id and instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID
+    if another member has the instance id now.
+    """
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

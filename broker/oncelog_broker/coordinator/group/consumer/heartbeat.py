@@ -1,9 +1,10 @@
 """Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
-assignment. This module has no I/O; only replayed records change durable state.
+assignment. This module has no I/O. State that is in the log changes only when a logged record is applied to it
+(`replay`).
 
-Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early next
-heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's target.
-With early heartbeats each step of a rebalance takes less than one heartbeat interval.
+Kafka 4.3's counterpart is GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early
+next heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's
+target. With early heartbeats each step of a rebalance takes less than one heartbeat interval.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
-    """The sending member if this heartbeat requires no work: the member has reached its target and reports no change,
-    and the group needs no new assignment. Otherwise None. Nearly every heartbeat changes nothing, so this check saves
-    most of the work.
+    """Return the sending member if this heartbeat requires no work: the member has reached its target and reports no
+    change, and the group needs no new assignment. Otherwise, return None. Nearly every heartbeat changes nothing, so
+    this check saves most of the work.
     """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
@@ -163,7 +164,10 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
     check_bytes(step, before if replaced or before.member_id in step.group.members else None, change.member)
     topics_changed = change.log_said()
     regex = change_regex(change, asked.may_describe, asked.wrong_regex)
-    change.raise_group_epoch(is_needed=topics_changed or regex is RegexChange.RESOLVED)
+    # If this step converts a classic group, a static member may take over a target that was computed for more members
+    # than are left: the conversion has ended the rebalance that would have replaced that target.
+    is_converted = replaced is not None and step.logged_group() is None
+    change.raise_group_epoch(is_needed=topics_changed or is_converted or regex is RegexChange.RESOLVED)
     epoch, target = maybe_assign(change)
     subscription_changed = topics_changed or regex is not RegexChange.NONE
     change.reconcile(epoch, target, owned, subscription_changed=subscription_changed)
@@ -172,8 +176,9 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
-    """The sending member, and the id of the static member that the sender replaces (None if the sender replaces no
-    member). Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    """Return the sending member, and the id of the static member that the sender replaces (None if the sender replaces
+    no member). Raises KafkaError UNRELEASED_INSTANCE_ID.
+    """
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None
@@ -219,7 +224,7 @@ def check_bytes(step: ConsumerStep, before: ConsumerMember | None, member: Consu
 
 
 def _said(member: ConsumerMember, asked: Heartbeat) -> ConsumerMember:
-    """The member updated with the fields of the request; missing fields stay unchanged."""
+    """Return the member updated with the fields of the request; missing fields stay unchanged."""
     request = asked.request
     names, regex, timeout = (
         request.subscribed_topic_names,
@@ -240,7 +245,7 @@ def _said(member: ConsumerMember, asked: Heartbeat) -> ConsumerMember:
 
 
 def _interval_ms(change: MemberChange, assignment_epoch: int) -> int:
-    """Milliseconds until the member must send its next heartbeat."""
+    """Return the milliseconds until the member must send its next heartbeat."""
     step, member = change.step, change.member
     interval = step.settings.heartbeat_interval_ms
     if change.group_epoch > assignment_epoch:

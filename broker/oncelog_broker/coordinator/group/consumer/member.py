@@ -1,4 +1,4 @@
-"""One member of a group of the consumer protocol. An instance of this class is immutable. Pure."""
+"""One member of a group of the consumer protocol, as an immutable value. Pure."""
 
 from __future__ import annotations
 
@@ -81,8 +81,9 @@ class ConsumerMember(NamedTuple):
     pending_revocation: Current = NO_PARTITIONS
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Current, pending: Current) -> ConsumerMember:
-        """The member after a reconciliation step (giving up or getting partitions); `epoch` may be the present
-        epoch."""
+        """Return the member after a reconciliation step (giving up or getting partitions); `epoch` may be the present
+        epoch.
+        """
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )
@@ -109,10 +110,10 @@ class ConsumerMember(NamedTuple):
         topics = sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
         return PROTOCOL_OVERHEAD + said + topics + bytes_of(protocols)
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> MemberRecord:
-        """The record with the fields that the member reports about itself."""
+        """Return the record with the fields that the member reports about itself."""
         value = ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -127,7 +128,7 @@ class ConsumerMember(NamedTuple):
         return MemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member with the reported fields in a MemberRecord."""
+        """Return the member with the reported fields in a MemberRecord."""
         said = value.classic_member_metadata
         return self._replace(
             instance_id=value.instance_id,
@@ -147,7 +148,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> CurrentRecord:
-        """The record of the member's current assignment."""
+        """Return the record of the member's current assignment."""
         value = ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -158,7 +159,7 @@ class ConsumerMember(NamedTuple):
         return CurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """The member with the current assignment in a CurrentRecord."""
+        """Return the member with the current assignment in a CurrentRecord."""
         try:
             state = MemberState(value.state)
         except ValueError:

@@ -5,18 +5,18 @@ of the target alone does not free a partition: the partition becomes free when i
 no longer lists it. Two members never read the same partition, even if heartbeats are late or lost, because a partition
 is assigned only when it is free.
 
-    state       action at a heartbeat
-    STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
-                subscription has changed, the member must immediately give up the topics that it no longer reads. If the
-                member is not at the epoch of the target, the action is `_next`.
-    UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
-                lists partitions that it must give up keeps its state and epoch.
-    UNRELEASED  `_next`, so that the member gets partitions that have become free.
-    UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
-    fenced.
+The action at a heartbeat depends on the member's state (`_next` moves the member one step towards its target):
 
-Source: Kafka's CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state UNREVOKED does
-not get a higher epoch for this reason alone.
+- STABLE: nothing, if the member is at the epoch of the target and its subscription has not changed. If the subscription
+  has changed, the member must immediately give up the topics that it no longer reads. If the member is not at the epoch
+  of the target, the action is `_next`.
+- UNREVOKED: `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
+  lists partitions that it must give up keeps its state and epoch.
+- UNRELEASED: `_next`, so that the member gets partitions that have become free.
+- UNKNOWN: `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is fenced.
+
+Kafka's counterpart is CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state
+UNREVOKED does not get a higher epoch for this reason alone.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """The member after its next step towards the target: the member gives up partitions or gets free partitions.
-    `epoch`: the epoch of the member while it has partitions to give up."""
+    """Return the member after its next step towards the target: the member gives up partitions or gets free partitions.
+    `epoch`: the epoch of the returned member if it must give up partitions first. A member with nothing to give up gets
+    the epoch of the target.
+    """
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

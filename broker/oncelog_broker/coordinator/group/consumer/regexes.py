@@ -34,8 +34,9 @@ MayDescribe = Callable[[str], bool]
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression by a heartbeat. RESOLVED: the topics that the new pattern matches are
-    already known, or the member no longer has a pattern."""
+    """How a heartbeat changes the regular expression of its member. RESOLVED: the topics that the new pattern matches
+    are already known, or the member no longer has a pattern.
+    """
 
     NONE = 0
     CHANGED = 1
@@ -43,7 +44,8 @@ class RegexChange(Enum):
 
 
 class Resolved(NamedTuple):
-    """The result of a matching job (run in a thread): the topics among `names` that each pattern matches."""
+    """The result of a job that matched all patterns of a group: `topics` maps each pattern to the topics among `names`
+    that it matches."""
 
     topics: Mapping[str, frozenset[str]]
     names: Collection[str]
@@ -51,8 +53,8 @@ class Resolved(NamedTuple):
 
 def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
     """Handle the regular expression that the member uses after its heartbeat, and start a job if patterns must be
-    matched with topic names. `wrong` is the error message of the pattern, if the pattern was checked. Raises KafkaError
-    INVALID_REGULAR_EXPRESSION."""
+    matched with topic names. `wrong` is the error message for an invalid pattern; None if the pattern is valid or was
+    not checked. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
     step, group = change.step, change.step.group
     old, new = change.before.regex, change.member.regex
     used = set(group.regex_members)

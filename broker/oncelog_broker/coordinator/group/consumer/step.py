@@ -15,8 +15,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 class ConsumerStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
-    the group in its logged state. If the step creates or converts the group, `group` is the state after the records of
-    the conversion are replayed.
+    the group in its logged state. If the step creates the group, or converts it from the classic protocol, `group` is
+    the state that the group will have after the replay of the records of this step.
 
     `groups` are all groups of the state machine, by group id. `settings` are the settings of this group, `topics` the
     topics of the cluster; `new_id()` creates a member id.
@@ -61,8 +61,8 @@ class ConsumerStep(NamedTuple):
             self.cancel_timer(TimerKind.REBALANCE, member.member_id)
 
     def logged_group(self) -> ConsumerGroup | None:
-        """The group as it is after the replay of the step's records. Soft-state changes and jobs use it, because they
-        run after the replay. The result is None if the group no longer exists.
+        """Return the group as it is after the replay of the step's records. Changes of soft state, and jobs, use this
+        group, because they run after the replay. The result is None if the group no longer exists.
         """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ConsumerGroup) else None

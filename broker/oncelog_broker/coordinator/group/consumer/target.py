@@ -2,9 +2,10 @@
 heartbeat is handled, for a large group as a background job. Pure.
 
 A new target is computed when the group epoch is above the assignment epoch, at most once in
-`consumer.assignment.interval.ms` (KIP-1263). A job (background computation) uses the group as it was when the job
-began. The result of the job is used even if the group has changed since: a member that has left is skipped, and a new
-member waits for the next assignment. `reconcile` gives a member no partitions of a topic that it no longer reads.
+`consumer.assignment.interval.ms` (KIP-1263). A job (background computation) uses the state that the group had when the
+job began. The result of the job is used even if the group has changed since: a member that has left is skipped, and a
+new member waits for the next assignment. A target may contain a topic that its member no longer reads; `reconcile`
+gives the member no partitions of this topic.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class _Snapshot(NamedTuple):
 
 
 def wait_ms(step: ConsumerStep) -> int:
-    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0 after the
-    clock was set back.
+    """Return the milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0
+    after the clock was set back.
     """
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
@@ -99,7 +100,7 @@ def _snapshot(step: ConsumerStep, members: Mapping[str, ConsumerMember], epoch: 
 
 
 def _partitions_at_most(snapshot: _Snapshot, bound: int) -> int:
-    """Number of partitions that the members read; the count stops at the first number above `bound`."""
+    """Return the number of partitions that the members read; the count stops at the first number above `bound`."""
     count = 0
     for names in {(member.topics, member.regex) for member in snapshot.members.values()}:
         for topic_id in snapshot.topics.ids_of(_names(snapshot, *names)):
@@ -166,8 +167,8 @@ def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effe
     if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
     # The record of the assignment epoch is logged after the records of the members' targets. If the record of the
-    # assignment epoch is missing, the assignment is computed again; a target of which only some records were logged
-    # does no harm, because a partition's owner does not depend on targets.
+    # assignment epoch is missing, the assignment is computed again. It does no harm if only some targets were logged,
+    # because the owner of a partition does not depend on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

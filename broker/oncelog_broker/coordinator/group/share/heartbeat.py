@@ -1,8 +1,9 @@
 """Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
-no I/O; only replayed records change durable state.
+no I/O. State that is in the log changes only when a logged record is applied to it (`replay`).
 
-Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early next
-heartbeat while share partitions are being initialized, because a new member cannot read until they are initialized.
+Kafka 4.3's counterpart is GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early
+next heartbeat while share partitions are being initialized, because a new member cannot read until they are
+initialized.
 """
 
 from __future__ import annotations
@@ -122,9 +123,9 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
-    """The sending member if this heartbeat requires no work: the member has reached its target and reports no change,
-    and the group needs no new assignment. Otherwise None. Nearly every heartbeat changes nothing, so this check saves
-    most of the work.
+    """Return the sending member if this heartbeat requires no work: the member has reached its target and reports no
+    change, and the group needs no new assignment. Otherwise, return None. Nearly every heartbeat changes nothing, so
+    this check saves most of the work.
     """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
@@ -157,7 +158,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
-    """The member with the fields that the request sets; the other fields stay unchanged."""
+    """Return the member with the fields that the request sets; the other fields stay unchanged."""
     request = asked.request
     names = request.subscribed_topic_names
     return member._replace(
@@ -229,8 +230,9 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member after its target assignment has become its current assignment. Topics that the member no longer reads
-    are left out; these topics stay in the target until the next assignment."""
+    """Return the member after its target assignment has become its current assignment. Topics that the member no longer
+    reads are left out; these topics stay in the target until the next assignment.
+    """
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
     if member.epoch == epoch:
@@ -242,8 +244,9 @@ def _initialize_states(step: ShareStep, names: frozenset[str], group_epoch: int)
     """Initialize the share partitions of subscribed topics that have no state. Returns whether any share partitions are
     being initialized.
 
-    A partition that was added to a topic starts at its first record. With `latest` the group would miss the records
-    that were produced before the initialization (KAFKA-20742).
+    A partition that was added to a topic starts at its first record. If it started at the end of its log, as
+    share.auto.offset.reset=latest demands, the group would miss the records that were produced before the
+    initialization (KAFKA-20742).
     """
     group, topics = step.group, step.topics
     state = group.state_partitions

@@ -39,8 +39,8 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
     """Log that the share-partition state of these topics is being deleted; None means all topics of the group. Returns
-    the effects and the share partitions to delete. For a topic whose deletion had begun earlier, the result contains
-    all partitions of the topic. Raises KafkaError NON_EMPTY_GROUP."""
+    the effects and the share partitions to delete. If an earlier request has already begun to delete the state of a
+    topic, the result contains all partitions of this topic. Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
     state = group.state_partitions

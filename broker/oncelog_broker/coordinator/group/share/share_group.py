@@ -49,9 +49,9 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """A share group with its logged state. `checked_topics` is the state of the cluster's topics with which the group
-    last compared its metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to
-    initialize share partitions, in ms; 0 after loading."""
+    """A share group with its logged state. `checked_topics` is the view of the cluster's topics (TopicView) whose hash
+    the group last compared with its own metadata hash; None after loading. `asked_at_ms` is the wall time of the last
+    request to initialize share partitions, in ms; 0 after loading."""
 
     __slots__ = (
         "asked_at_ms",
@@ -83,7 +83,7 @@ class ShareGroup:
         self.checked_topics: TopicView | None = None
         self.asked_at_ms = 0
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = SHARE_PROTOCOL
     kind: Final = "share"
@@ -96,10 +96,10 @@ class ShareGroup:
         return self.targets.get(member_id, NO_TARGET)
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics that members read."""
+        """Return the names of all topics that members read."""
         return topics_of(self.members)
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupEpochRecord:
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
@@ -113,7 +113,7 @@ class ShareGroup:
         return StatePartitionsRecord(self.group_id, partitions.to_value())
 
     def tombstones_of(self, member_id: str) -> list[ShareGroupRecord]:
-        """The tombstones that delete a member, in the order that Kafka's brokers expect."""
+        """Return the tombstones that delete a member, in the order that Kafka's brokers expect."""
         return [
             ShareCurrentRecord(self.group_id, member_id, None),
             ShareTargetRecord(self.group_id, member_id, None),
@@ -121,7 +121,7 @@ class ShareGroup:
         ]
 
     def tombstones(self) -> list[ShareGroupRecord]:
-        """The tombstones that delete a group without members."""
+        """Return the tombstones that delete a group without members."""
         records: list[ShareGroupRecord] = [ShareTargetRecord(self.group_id, member, None) for member in self.targets]
         records += [
             ShareTargetEpochRecord(self.group_id, None),
@@ -132,7 +132,8 @@ class ShareGroup:
 
     def replay(self, record: ShareGroupRecord) -> None:
         """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
-        any order, because compaction and loading skip records that later records replace."""
+        any order: compaction and loading skip records that later records with the same key replace, so some records of
+        a batch may be missing."""
         if isinstance(record, ShareCurrentRecord):
             member = self.members.get(record.member_id) or ShareMember(record.member_id)
             if record.value is not None:
@@ -159,7 +160,7 @@ class ShareGroup:
             self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
         else:
             self.state_partitions = StatePartitions.of(record.value)
-            self.checked_topics = None  # so that the next heartbeat checks which share partitions can be assigned
+            self.checked_topics = None  # the next heartbeat must check which share partitions can be assigned
 
     def let_go(self) -> None:
         """Subtract the metadata of all members from `held` (the broker's total for all groups), because the group is
@@ -167,7 +168,7 @@ class ShareGroup:
         """
         self._hold(-self.held_bytes)
 
-    # --- private helpers
+    # --- private helpers of `ShareGroup` ------------------------------------------------------------------------------
 
     def _put(self, member: ShareMember) -> None:
         before = self.members.get(member.member_id)
@@ -181,5 +182,5 @@ class ShareGroup:
 
 
 def topics_of(members: Mapping[str, ShareMember]) -> frozenset[str]:
-    """The names of all topics that these members read."""
+    """Return the names of all topics that these members read."""
     return frozenset().union(*{member.topics for member in members.values()})

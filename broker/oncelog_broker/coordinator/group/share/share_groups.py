@@ -28,8 +28,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class ShareGroups:
     """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
-    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters (settings, clock, the
-    broker's memory count, present topics) are the same as the parameters of `GroupMachine`.
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters have the same meaning
+    as in `GroupMachine` (`coordinator/group/machine.py`).
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ShareGroups:
         group.checked_topics = None
         self._step(group, effects).start_sessions()
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def heartbeat(self, asked: ShareHeartbeat) -> Effects:
         """Handle a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
@@ -110,7 +110,7 @@ class ShareGroups:
             heartbeat.heartbeat(step, asked)
         return effects
 
-    # --- requests and records about the state of share partitions
+    # --- methods about the state of share partitions ------------------------------------------------------------------
 
     def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
         """Log which share partitions the share coordinators have initialized (`done`) or failed to initialize
@@ -138,8 +138,9 @@ class ShareGroups:
         return effects
 
     def all_states(self, group_id: str) -> Target:
-        """The share partitions whose state a group has initialized; partitions of deleted topics are left out. Raises
-        KafkaError GROUP_ID_NOT_FOUND."""
+        """Return the share partitions whose state a group has initialized; partitions of deleted topics are left out.
+        Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
         group = find_share_group(self._groups.get(group_id), group_id)
         assignable, topics = group.state_partitions.assignable(), self._topics()
         return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}
@@ -160,8 +161,8 @@ class ShareGroups:
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
-        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too;
-        raises KafkaError NON_EMPTY_GROUP if the group has members or other state.
+        """Log that the share coordinators have deleted the state of these topics. If `with_group` is True, the group is
+        deleted, too, and KafkaError NON_EMPTY_GROUP is raised if the group has members or other state.
         """
         effects = Effects()
         group = self._groups.get(group_id)

@@ -1,4 +1,4 @@
-"""One member of a share group. An instance of this class is immutable. Pure."""
+"""One member of a share group, as an immutable value. Pure."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class ShareMember(NamedTuple):
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> ShareMemberRecord:
-        """The metadata record that stores the member's reported fields."""
+        """Return the metadata record that stores the member's reported fields."""
         value = ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
@@ -63,7 +63,7 @@ class ShareMember(NamedTuple):
         return ShareMemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
-        """The member with the metadata of a record."""
+        """Return the member with the metadata of a record."""
         return self._replace(
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -72,7 +72,7 @@ class ShareMember(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> ShareCurrentRecord:
-        """The record of the member's current assignment."""
+        """Return the record of the member's current assignment."""
         value = ShareGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -85,7 +85,7 @@ class ShareMember(NamedTuple):
         return ShareCurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
-        """The member with the current assignment of a record."""
+        """Return the member with the current assignment of a record."""
         return self._replace(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,

@@ -14,8 +14,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class InitializeStates(NamedTuple):
-    """Requests that the share coordinators initialize share partitions, after the group's records are committed
-    (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
+    """A request to the share coordinators to initialize share partitions. It is sent after the group's records are
+    committed (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
     share.auto.offset.reset decides."""
 
     group_id: str
@@ -55,8 +55,8 @@ class ShareStep(NamedTuple):
             self.start_session(member_id)
 
     def logged_group(self) -> ShareGroup | None:
-        """The group as it is after the replay of the step's records. Soft-state changes and jobs use it, because they
-        run after the replay. The result is None if the group no longer exists.
+        """Return the group as it is after the replay of the step's records. Changes of soft state, and jobs, use this
+        group, because they run after the replay. The result is None if the group no longer exists.
         """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ShareGroup) else None

@@ -30,8 +30,8 @@ ASSIGN_JOB: Final = "assign"
 
 
 class ShareAssigned(NamedTuple):
-    """The result of a background job: the target assignments for the group epoch `epoch`. `changed` (a field) has the
-    records of the members whose targets have changed.
+    """The result of a background job: the target assignments for the group epoch `epoch`. The field `changed` has a
+    target record for each member whose target has changed.
     """
 
     epoch: int
@@ -39,8 +39,8 @@ class ShareAssigned(NamedTuple):
 
 
 def wait_ms(step: ShareStep) -> int:
-    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0 while no
-    partition is assigned, or if the clock was set back.
+    """Return the milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0
+    while no partition is assigned, or if the clock was set back.
     """
     if not any(step.group.targets.values()):
         return 0
@@ -113,7 +113,7 @@ def take_assigned(group: ShareGroup, assigned: ShareAssigned, now_ms: int) -> Ef
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    effects.may_be_divided = True  # the epoch is logged last; without its record the target is computed again
+    effects.may_be_divided = True  # log the epoch last: if its record is missing, the target is computed again
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))
     return effects

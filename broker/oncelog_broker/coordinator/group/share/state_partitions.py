@@ -1,5 +1,5 @@
-"""The share partitions whose state a group has initialized, is initializing or is deleting. An instance of this class
-is immutable. Pure.
+"""The share partitions whose state a group has initialized, is initializing or is deleting, as an immutable value.
+Pure.
 
 Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
 partitions of subscribed topics. The group logs these share partitions as initializing until the share coordinators have
@@ -76,19 +76,19 @@ class StatePartitions(NamedTuple):
         )
 
     def assignable(self) -> Target:
-        """The share partitions that may be assigned."""
+        """Return the share partitions that may be assigned."""
         return _numbers(self.initialized)
 
     def all(self) -> Target:
-        """The share partitions that may have state, initialized or initializing."""
+        """Return the share partitions that may have state, initialized or initializing."""
         return _numbers(_plus(self.initialized, self.initializing))
 
     def topic_ids(self) -> frozenset[bytes]:
-        """The ids of all topics in the three mappings (initializing, initialized, deleting)."""
+        """Return the ids of all topics in the three mappings (initializing, initialized, deleting)."""
         return frozenset((*self.initializing, *self.initialized, *self.deleting))
 
     def to_value(self) -> Value | None:
-        """The value of the logged record; None if `initializing`, `initialized` and `deleting` are all empty."""
+        """Return the value of the logged record; None if `initializing`, `initialized` and `deleting` are all empty."""
         if self == StatePartitions():
             return None
         return Value(
@@ -101,7 +101,7 @@ class StatePartitions(NamedTuple):
 
     @classmethod
     def of(cls, value: Value | None) -> StatePartitions:
-        """The share partitions of a group, decoded from the value of a record."""
+        """Return the share partitions of a group, decoded from the value of a record."""
         if value is None:
             return cls()
         return cls(

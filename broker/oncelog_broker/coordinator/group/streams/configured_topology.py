@@ -1,8 +1,9 @@
 """Compares a topology with the existing topics. The result has the number of tasks of each subtopology, the missing
 internal topics, and the reason why tasks cannot be assigned. Pure.
 
-Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics for which the application fixes a number of
-partitions must have the same number. In this broker, this rule applies only within one co-partition group.
+Kafka 4.3's counterpart is InternalTopicManager. In Kafka, all repartition topics for which the application fixes a
+number of partitions must have the same number. In this broker, this rule applies only to topics of the same
+co-partition group (topics that one subtopology joins).
 
 The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
 repartition topic gets as many partitions as the topics with which it is co-partitioned. A repartition topic that is
@@ -155,8 +156,8 @@ def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) 
             known.append((-(partitions_of(name) or 0), name))
         for topic in each.repartition_source_topics:
             readers.setdefault(topic.name, []).append(each)
-    # The topics with the most partitions come first, so the first count of a topic is its maximum, and each subtopology
-    # is visited once, even in a loop.
+    # The topics with the most partitions are handled first. So the first count that a repartition topic gets is the
+    # largest, and each subtopology is visited only once, even if subtopologies write to each other in a loop.
     heapq.heapify(known)
     visited = set[str]()
     while known:

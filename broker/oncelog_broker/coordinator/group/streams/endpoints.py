@@ -1,6 +1,6 @@
 """The partitions that members serve to interactive queries at their endpoints. Pure.
 
-Source: Kafka 4.3's EndpointToPartitionsManager.
+Kafka 4.3's counterpart is EndpointToPartitionsManager.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TopicPartition = EndpointToPartitions.TopicPartition
 
 
 class _Made(NamedTuple):
-    """A cached endpoint entry for responses, with the values from which it was computed."""
+    """The cached endpoint entry of one member, as responses contain it, with the values from which it was computed."""
 
     assigned: CurrentTasks
     endpoint: tuple[str, int]

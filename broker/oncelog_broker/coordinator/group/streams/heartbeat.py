@@ -1,11 +1,11 @@
 """Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays in the group, and leaves. This module
-has no I/O; only replayed records change durable state.
+has no I/O. State that is in the log changes only when a logged record is applied to it (`replay`).
 
 A heartbeat that changes the group logs one batch of records, in this order: the member's metadata, the topology that
 the group's first member sent, the group epoch, the target assignment, the member's current assignment.
 
-Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the next
-heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
+Kafka 4.3's counterpart is GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the
+next heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
         step.follow_reconciliation(member)
     _note_soft_state(step, asked, configured, delayed_until_ms)
     changed = asked.joins or member.assigned != before.assigned
-    # A member that claims other tasks than the assigned tasks may have missed the answer with these tasks.
+    # A member that claims other tasks than its assigned tasks may not have received the response with its assigned
+    # tasks.
     shows = changed or (asked.owned is not None and asked.owned != member.assigned.tasks)
     statuses = list(statuses_of(group, member, topology, configured, assignment, asked))
     interval = interval_ms(step, member, configured, assignment, delayed_until_ms)
@@ -109,7 +110,7 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
     return None
 
 
-# --- the member in a heartbeat
+# --- functions for the member in a heartbeat --------------------------------------------------------------------------
 
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
@@ -190,12 +191,13 @@ def _check_bytes(
         )
 
 
-# --- the group of the heartbeat
+# --- functions for the group of the heartbeat -------------------------------------------------------------------------
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
-    """Return the topology of the group, which comes from its first member. Raises KafkaError INVALID_REQUEST if the
-    request has another topology, unless the requested topology is older."""
+    """Return the topology of the group, which comes from its first member. If the request has a topology with a lower
+    topology epoch, it is ignored. Raises KafkaError INVALID_REQUEST if the request has another topology with the same
+    or a higher topology epoch."""
     if request.topology is None:
         if group.topology is None:  # the log has no record of the group's topology
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology: join again.")
@@ -211,8 +213,8 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Str
 
 
 def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-    """Return the group's topology matched with the existing topics, and the hash of these topics' metadata. The
-    topology match and the hash are computed again only after the cluster's topics have changed.
+    """Return (the comparison of the group's topology with the existing topics, the hash of these topics' metadata).
+    Both are computed again only after the cluster's topics have changed.
     """
     group = step.group
     if group.configured is not None and group.checked_topics is step.topics:
@@ -276,7 +278,7 @@ def _initial_delay(step: StreamsStep) -> int:
 def _note_soft_state(
     step: StreamsStep, asked: StreamsHeartbeat, configured: ConfiguredTopology, delayed_until_ms: int
 ) -> None:
-    """Change the soft state of the group after the records have been replayed."""
+    """Request that the soft state of the group is changed when the records have been replayed (`Effects.changes`)."""
     asks_for_shutdown = asked.request.shutdown_application
 
     def note() -> None:

@@ -85,9 +85,10 @@ def answer(
     configured: ConfiguredTopology | None = None,
     has_new_tasks: bool = False,
 ) -> None:
-    """Reply to a heartbeat, and restart the member's session. With a `configured` of None, the topology that the group
-    has stored is used. `has_new_tasks`: the tasks of the member have changed in this step, so the tasks at endpoints
-    may have changed."""
+    """Reply to a heartbeat, and restart the member's session. If `configured` is None, the field `configured` of the
+    group is used. `has_new_tasks` is True if the tasks of the member have changed in this step, so that the tasks at
+    endpoints may have changed.
+    """
     step.start_session(member.member_id)
     group = step.group
     configured = configured or group.configured

@@ -1,6 +1,6 @@
 """Checks the epochs of offset commits and offset fetches in streams groups. Pure.
 
-Source: Kafka 4.3's StreamsGroup.validateOffsetCommit and validateOffsetFetch.
+Kafka 4.3's counterparts are StreamsGroup.validateOffsetCommit and validateOffsetFetch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Only `replay` changes the logged state. Invariants:
 - `active_owners` maps each active task that is assigned or pending revocation to the member that has the task.
 - `copies` maps each standby or warm-up task that is assigned or pending revocation to the members that have the task.
 - `held_bytes` is the memory of the topology and all members. `held`, the broker's total for all groups, includes these
-bytes until `let_go` is called.
+  bytes until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup:
-    """A streams group. Some fields are not logged, so a new coordinator starts without them. `checked_topics` is the
-    view of the cluster's topics with which the group last compared its metadata hash. `configured` is the group's
-    topology matched with this view. Both fields (`checked_topics`, `configured`) are None after loading.
-    `shutdown_requested_by` is the id of the member that has requested the shutdown of all members. `delayed_until_ms`
-    is the end of the initial rebalance delay (wall time in ms); 0 means no delay. `endpoint_epoch` rises when the tasks
-    of a member with an endpoint change."""
+    """A streams group. A new coordinator does not know the fields that are described here, because they are not logged.
+    `checked_topics` is the view of the cluster's topics (TopicView) whose hash the group last compared with its own
+    metadata hash. `configured` is the result of comparing the group's topology with this view. Both fields
+    (`checked_topics`, `configured`) are None after loading. `shutdown_requested_by` is the id of the member that has
+    requested the shutdown of all members. `delayed_until_ms` is the end of the initial rebalance delay (wall time in
+    ms); 0 means no delay. `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",
@@ -117,14 +117,15 @@ class StreamsGroup:
         self.endpoint_epoch = 0
         self.endpoints = EndpointPartitions()
 
-    # --- values derived from the logged state
+    # --- methods that derive values from the logged state -------------------------------------------------------------
 
     protocol_type: Final = STREAMS_PROTOCOL
     kind: Final = "streams"
 
     @property
     def state(self) -> StreamsGroupState:
-        """Computing the state checks each member, so only requests that describe groups should call this method."""
+        """The state of the group. Computing the state checks each member, so only requests that describe groups should
+        read this property."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
@@ -136,8 +137,9 @@ class StreamsGroup:
         return StreamsGroupState.RECONCILING
 
     def topics(self) -> frozenset[str]:
-        """The names of the topics that members read. A group without members reads no topics, so that its offsets
-        expire."""
+        """Return the names of the topics that members read. A group without members reads no topics, so that its
+        offsets expire.
+        """
         return frozenset(self.topology.sources) if self.members and self.topology is not None else frozenset()
 
     def target_of(self, member_id: str) -> TaskSet:
@@ -163,7 +165,7 @@ class StreamsGroup:
                 return False
         return True
 
-    # --- records of the group in the log
+    # --- methods for the records of the group in the log --------------------------------------------------------------
 
     def epoch_record(
         self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Configs
@@ -178,7 +180,7 @@ class StreamsGroup:
         return StreamsGroupEpochRecord(self.group_id, value)
 
     def next_epoch_record(self) -> StreamsGroupEpochRecord:
-        """The record that raises the group epoch and changes no other field."""
+        """Return the record that raises the group epoch and changes no other field."""
         return self.epoch_record(
             self.epoch + 1, self.metadata_hash, self.validated_topology_epoch, self.assignment_configs
         )
@@ -188,7 +190,7 @@ class StreamsGroup:
         return StreamsTargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[StreamsGroupRecord]:
-        """The tombstones that delete a member. Kafka's brokers expect the tombstones in this order."""
+        """Return the tombstones that delete a member. Kafka's brokers expect the tombstones in this order."""
         return [
             StreamsCurrentRecord(self.group_id, member_id, None),
             StreamsTargetRecord(self.group_id, member_id, None),
@@ -196,8 +198,9 @@ class StreamsGroup:
         ]
 
     def tombstones(self) -> list[StreamsGroupRecord]:
-        """The tombstones that delete the whole group, in an order that Kafka's brokers accept. The group epoch is last:
-        if only the first tombstones are logged, the group still exists and can be deleted again."""
+        """Return the tombstones that delete the whole group, in an order that Kafka's brokers accept. The group epoch
+        is last: if only the first tombstones are logged, the group still exists and can be deleted again.
+        """
         records: list[StreamsGroupRecord] = [
             StreamsCurrentRecord(self.group_id, member, None) for member in self.members
         ]
@@ -209,7 +212,8 @@ class StreamsGroup:
 
     def replay(self, record: StreamsGroupRecord) -> None:
         """Apply a logged record, other than the tombstone of the group itself. The records of one group may be replayed
-        in any order, because compaction and loading leave out records that later records replace.
+        in any order: compaction and loading skip records that later records with the same key replace, so some records
+        of a batch may be missing.
         """
         if isinstance(record, StreamsCurrentRecord):
             member = self.members.get(record.member_id) or StreamsMember(record.member_id)
@@ -250,7 +254,7 @@ class StreamsGroup:
         """
         self._hold(-self.held_bytes)
 
-    # --- inside
+    # --- private helpers of `StreamsGroup` ----------------------------------------------------------------------------
 
     def _put(self, member: StreamsMember) -> None:
         before = self.members.get(member.member_id)

@@ -1,7 +1,7 @@
 """The streams groups of one group state machine, with the functions that the state machine calls. Pure.
 
-A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`. This class adds and
-removes only streams groups in this dict.
+A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`. `StreamsGroups` adds
+and removes only streams groups in this dict.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAX_ENDPOINT_EPOCH_START: Final = 2**30
 
 
 class StreamsGroups:
-    """`remove(group_id)` removes a group of any protocol. The other parameters (settings, clock, the broker's memory
-    count, present topics) are the same as the parameters of `GroupMachine`.
+    """Handles requests and records of streams groups. `remove(group_id)` removes a group of any protocol. The other
+    parameters have the same meaning as in `GroupMachine` (`coordinator/group/machine.py`).
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class StreamsGroups:
         return Effects()
 
     def on_failed(self, group: StreamsGroup, effects: Effects) -> None:
-        """Restart the timers after the append of a step has failed. The logged state of the group is intact. The
-        initial rebalance delay ends, since its timer may have expired in the failed step."""
+        """Restart the timers of the group after an append of its records has failed. The logged state of the group is
+        intact. The initial rebalance delay ends, since its timer may have expired in the failed step."""
         group.checked_topics = None
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
 
-    # --- members
+    # --- methods that handle requests of members ----------------------------------------------------------------------
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
         """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, which keeps
@@ -124,7 +124,7 @@ class StreamsGroups:
             heartbeat.heartbeat(step, asked)
         return effects
 
-    # --- inside
+    # --- private helpers of `StreamsGroups` ---------------------------------------------------------------------------
 
     def _step(self, group: StreamsGroup, effects: Effects) -> StreamsStep:
         own = self._overrides_of(group.group_id)

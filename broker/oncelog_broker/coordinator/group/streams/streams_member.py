@@ -1,4 +1,4 @@
-"""One member of a streams group. An instance of this class is immutable. Pure."""
+"""One member of a streams group, as an immutable value. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class StreamsMember(NamedTuple):
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] = ()
-    # ---
+    # --- the current assignment of the member -------------------------------------------------------------------------
     assigned: CurrentTasks = NOTHING
     pending_revocation: CurrentTasks = NOTHING
 
@@ -103,7 +103,7 @@ class StreamsMember(NamedTuple):
         tags = sum(TOPIC_OVERHEAD + len(key.encode()) + len(value.encode()) for key, value in self.tags)
         return PROTOCOL_OVERHEAD + said + tags
 
-    # --- conversions to and from records in the log
+    # --- methods that convert the member to and from records in the log -----------------------------------------------
 
     def metadata_record(self, group_id: str) -> StreamsMemberRecord:
         """Return the record with the fields that the member reports about itself."""

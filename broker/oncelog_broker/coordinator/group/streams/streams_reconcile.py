@@ -1,10 +1,10 @@
 """Reconciles a member of a streams group with its target assignment, one step for each heartbeat. Pure.
 
-Source: Kafka 4.3's streams CurrentAssignmentBuilder. As in consumer groups, a member first gives up tasks, and then
-gets new tasks. An active task must not have another owner. Members of one process share a state directory, so no two
-members of one process may have the same task in any role. A member that has given up its tasks moves to the epoch of
-its target. In Kafka it moves only to its own epoch plus 1, although another member may have had the same tasks in that
-epoch.
+Kafka 4.3's counterpart is CurrentAssignmentBuilder in the package `streams`. As in consumer groups, a member first
+gives up tasks, and then gets new tasks. An active task must not have another owner. Members of one process share a
+state directory, so no two members of one process may have the same task in any role. A member that has given up its
+tasks moves to the epoch of its target. In Kafka such a member moves only to its own epoch plus 1. Another member may
+have had the same tasks in that epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[Role, str, int, StreamsMember], bool]
 """Function that returns whether a member may get a task in a role; the arguments are role, subtopology, partition and
-member. A task that the member itself must give up is free for this member."""
+member. A task that the member must give up counts as free for this member."""
 
 
 class StreamsAim(NamedTuple):
@@ -61,7 +61,8 @@ def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
 
 class _Difference(NamedTuple):
     """A member's tasks in one role (active, standby or warm-up): the tasks that it keeps, must give up, and gets now.
-    `is_unreleased`: other members still have some tasks of the target."""
+    `is_unreleased` is True if other members still have some tasks of the target.
+    """
 
     kept: Tasks
     revoked: Tasks

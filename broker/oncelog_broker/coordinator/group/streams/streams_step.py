@@ -64,8 +64,8 @@ class StreamsStep(NamedTuple):
                 self.follow_reconciliation(member)
 
     def logged_group(self) -> StreamsGroup | None:
-        """Return the group as it is after the replay of the step's records. Soft-state changes and jobs use it, because
-        they run after the replay.
+        """Return the group as it is after the replay of the step's records. Changes of soft state, and jobs, use this
+        group, because they run after the replay.
         """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, StreamsGroup) else None

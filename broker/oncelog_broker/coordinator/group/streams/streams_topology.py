@@ -136,7 +136,7 @@ def check_topology(topology: Requested) -> None:
         ids.add(each.subtopology_id)
         _check_subtopology(each)
         for topic in source_topics(each):
-            if topic in read:  # two members would commit offsets of the same partition
+            if topic in read:  # members of both subtopologies would commit offsets of the topic's partitions
                 raise _invalid(f"Topic {topic} is a source of two subtopologies.")
             read.add(topic)
     _check_partition_counts(topology)

@@ -3,12 +3,11 @@
 - A session is the connection of one process: when the process dies, the kernel closes the connection, and the session's
   ephemeral nodes are deleted immediately. ZooKeeper would wait for the session timeout.
 - A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message.
-  The worker may begin another session on the same connection. If the supervisor itself was paused, the timeout of all
-  sessions starts again.
+  The worker may begin another session on the same connection. A worker that still sends nothing `HUNG_SECONDS` later
+  hangs; its process is killed. If the supervisor itself was paused, both timeouts start again.
 - The requests of a connection are handled in order. The response to a read comes immediately from memory; the response
-  to a write is sent when the write is durable. A message with the changed paths goes to every session before the
-  response to the
-  write is sent.
+  to a write is sent when the write is durable. A message with the changed paths is sent to every session before the
+  response to the write.
 """
 
 from __future__ import annotations
@@ -37,6 +36,8 @@ from oncelog_broker.metadata.stores.tree_store import Outcome
 
 SESSION_SECONDS: Final = 6.0
 """A worker that sends nothing for this number of seconds loses its session."""
+HUNG_SECONDS: Final = 30.0
+"""A worker that sends nothing for this number of seconds after the end of its session hangs."""
 LATE_SECONDS: Final = 1.0
 """If a periodic check of a session is late by more than this number of seconds, the supervisor was paused, and unread
 messages of the worker may be waiting.
@@ -53,30 +54,34 @@ _log = logging.getLogger(__name__)
 class StoreServer:
     """Serves an open embedded store to the workers of one supervisor. An instance belongs to one event loop."""
 
-    def __init__(self, store: EmbeddedStore, session_seconds: float = SESSION_SECONDS) -> None:
+    def __init__(
+        self, store: EmbeddedStore, session_seconds: float = SESSION_SECONDS, hung_seconds: float = HUNG_SECONDS
+    ) -> None:
         self.session_seconds = session_seconds
+        self.hung_seconds = hung_seconds
         self.store = store
         self._connections: set[WorkerConnection] = set()
         self._changed: list[str] = []
         """Changed paths that have not been sent to the sessions yet."""
         self._unwatch = store.watch("/", self._on_changed)
 
-    async def connect(self) -> socket.socket:
+    async def connect(self, on_hung: Callable[[], None] | None = None) -> socket.socket:
         """Return the worker's socket of a new connection. The caller passes the socket to one worker process, and then
-        closes its own copy.
+        closes its own copy. `on_hung` is called when the worker hangs after its session has ended, once for each
+        session.
         """
         ours, theirs = socket.socketpair()
         try:
-            await self.attach(ours)
+            await self.attach(ours, on_hung)
         except BaseException:
             ours.close()
             theirs.close()
             raise
         return theirs
 
-    async def attach(self, connection: socket.socket) -> None:
-        """Serve the worker that has the other end of this connection."""
-        made = WorkerConnection(self)
+    async def attach(self, connection: socket.socket, on_hung: Callable[[], None] | None = None) -> None:
+        """Serve the worker that has the other end of this connection. `connect` describes `on_hung`."""
+        made = WorkerConnection(self, on_hung)
         await asyncio.get_running_loop().create_unix_connection(lambda: made.frames, sock=connection)
         self._connections.add(made)
 
@@ -89,7 +94,7 @@ class StoreServer:
     # --- methods that the connections call
 
     def session(self, key: SessionKey) -> WorkerConnection | None:
-        """The connection whose session has this key; None if there is no such session."""
+        """Return the connection whose session has this key; None if there is no such session."""
         for connection in self._connections:
             live = connection.key
             if (
@@ -121,15 +126,18 @@ class StoreServer:
 class WorkerConnection:
     """The connection of one worker, and its session."""
 
-    def __init__(self, server: StoreServer) -> None:
+    def __init__(self, server: StoreServer, on_hung: Callable[[], None] | None) -> None:
         self._server = server
         self._store = server.store
+        self._on_hung = on_hung
         self.frames = Frames(self._on_message, self._on_lost, MAX_REQUEST_FRAME)
         self.key: SessionKey | None = None
         """The key of the session; None before a session has begun, and after the session is over."""
         self._heard = 0.0
         """The time at which the last message was received, in seconds of the event loop's clock."""
         self._check: asyncio.TimerHandle | None = None
+        """The timer of the next check whether the worker still sends messages. The checks continue after a session that
+        has ended because the worker sent nothing."""
         self._requests: dict[str, Callable[..., object]] = {
             "begin": self._begin,
             "beat": lambda: None,
@@ -143,11 +151,11 @@ class WorkerConnection:
 
     def end(self) -> asyncio.Future[Outcome] | None:
         """End the session. Returns the future of the write that deletes its ephemeral nodes; None without a session."""
+        if self._check is not None:
+            self._check.cancel()
         if self.key is None:
             return None
         session_id, self.key = self.key.session_id, None
-        if self._check is not None:
-            self._check.cancel()
         try:
             return self._store.end_session_of(session_id)
         except SessionExpired:  # the store was closed, so the session's ephemeral nodes are already deleted
@@ -244,18 +252,24 @@ class WorkerConnection:
         now = loop.time()
         if now - planned > LATE_SECONDS:
             self._heard = now
-        remaining = self._heard + self._server.session_seconds - now
+        limit = self._server.session_seconds + (self._server.hung_seconds if self.key is None else 0.0)
+        remaining = self._heard + limit - now
         if remaining > 0:
             self._plan_check(remaining)
-            return
-        if not has_read:
+        elif not has_read:
             read = partial(self._check_silence, now + READ_SECONDS, has_read=True)
             self._check = loop.call_later(READ_SECONDS, read)
-            return
+        elif self.key is not None:
+            self._expire_silent()
+        elif self._on_hung is not None:
+            self._on_hung()
+
+    def _expire_silent(self) -> None:
         _log.warning("a worker has sent nothing for %g s: its session ends", self._server.session_seconds)
         ended = self.expire()
         if ended is not None:
             ended.add_done_callback(_log_failure)
+        self._plan_check(self._server.hung_seconds)
 
 
 def _log_failure(ended: asyncio.Future[Outcome]) -> None:

@@ -75,7 +75,8 @@ class SupervisedStore:
         self._timeout = 0.0
         self._zxid = 0
         self.lease_until = -math.inf
-        """See `MetadataStore`. `lease_until` is an attribute and not a property, because each append reads it."""
+        """The end of the lease (`MetadataStore.lease_until`). This is an attribute and not a property, because each
+        append reads it."""
         self._last_request = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         """Request id -> the future of the response, for each request of this session that has no response yet."""
@@ -256,7 +257,7 @@ class SupervisedStore:
     def _request(self, name: str, *arguments: object) -> asyncio.Future[Any]:
         """Send a request. Returns the future of the response."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)  # the caller may have been cancelled, so nobody waits for the response
+        answer.add_done_callback(_retrieve)  # if the caller was cancelled, nobody waits for the response
         self._last_request += 1
         if self._is_gone:
             answer.set_exception(SessionExpired("", _GONE))

@@ -88,8 +88,8 @@ class MultiRead:
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """Does all operations or none. The response has a stat, None or an exception for each operation. `acls` has an
-    encoded ACL for each operation (`acls`); only the ACLs of created nodes are used.
+    """Does all operations or none. The response has a stat, None or an exception for each operation. The field `acls`
+    has an ACL for each operation, encoded by the module `acls`; only the ACLs of created nodes are used.
     """
 
     operations: Sequence[Operation]

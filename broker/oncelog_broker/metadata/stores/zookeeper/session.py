@@ -43,8 +43,8 @@ MAX_IN_FLIGHT: Final = 100
 when their callers are cancelled.
 """
 CLOSE_SECONDS: Final = 2
-"""Seconds that `close` waits for responses, and again for the response to its own request, before it drops the
-connection.
+"""The number of seconds that `close` waits for the outstanding responses, and then again for the response to its own
+request. After that, it drops the connection.
 """
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -90,9 +90,7 @@ class SessionListener(Protocol):
         """Called when the connection ended; all unanswered requests have failed with ConnectionLoss."""
 
     def on_over(self, session: Session) -> None:
-        """Called when the session has expired or cannot be resumed. This callback is called once, also after
-        `close`.
-        """
+        """Called when the session has expired or cannot be resumed, and after `close`; called only once."""
 
     def on_changed(self, path: str) -> None:
         """Called when a watched node was created, set or deleted."""

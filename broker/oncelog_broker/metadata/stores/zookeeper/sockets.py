@@ -5,8 +5,8 @@ kazoo reads a response in two pieces, waits before each piece, and creates a sel
 therefore make a dozen system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two
 thousand events. After each system call, kazoo's thread must acquire Python's interpreter lock again, and may wait for
 milliseconds while the event loop is busy. This module therefore reads all available bytes into a buffer in one call,
-and kazoo reads from this
-buffer without a system call. Bytes are sent without first waiting until the socket is writable.
+and kazoo reads from this buffer without a system call. Bytes are sent without first waiting until the socket is
+writable.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ class ReadAhead:
     """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
     been done.
 
-    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. Otherwise, after a TLS
-    record without data, or half a record, kazoo's thread would wait for more bytes, and would send no heartbeats during
-    the wait.
-    Other threads may call only `shutdown`.
+    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. If it also counted as
+    readable after a TLS record without data, or after half a record, kazoo's thread would wait for more bytes, and
+    would send no heartbeats during the wait. Other threads may call only `shutdown`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -60,7 +59,7 @@ class ReadAhead:
         """The number of bytes of the buffer that `recv` has already returned."""
         self._has_ended = False
         self._is_full = False
-        """Whether the last `send` could not send anything."""
+        """Whether the last call of `send` has sent no bytes."""
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -105,8 +104,7 @@ class ReadAhead:
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError if no bytes are
         available. SSLWantReadError is also raised without TLS, because kazoo treats any other error as the end of the
-        connection.
-        Raises OSError.
+        connection. Raises OSError.
         """
         self.fill()
         if not self.is_readable():

@@ -1,11 +1,9 @@
 """Wakes kazoo's thread for each request; replaces kazoo's pair of sockets.
 
 For each request, kazoo writes a byte to its pair of sockets, and reads a byte when it sends the request to a server.
-The bytes of
-requests that fail without a connection remain in the pair until there is a connection. kazoo's pair of sockets is full
-after about 250 unread bytes; the next request would then block the event loop until ZooKeeper answers. This class
-counts wake-ups
-instead, and sends at most one byte.
+The bytes of requests that fail without a connection remain in the pair until there is a connection. kazoo's pair of
+sockets is full after about 250 unread bytes; the next request would then block the event loop until ZooKeeper answers.
+`WakeUps` counts wake-ups instead, and sends at most one byte.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class WakeUps:
         """
 
     def close(self) -> None:
-        """`close` may be called repeatedly, because kazoo closes both ends."""
+        """Let later calls of `send` and `recv` fail. May be called repeatedly, because kazoo closes both ends."""
         with self._lock:
             self._reading.close()
             self._writing.close()

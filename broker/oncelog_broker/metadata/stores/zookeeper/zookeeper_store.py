@@ -10,7 +10,7 @@
   broken connection, and never reports the end of the session. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
 - When a session has expired, another session begins immediately; requests and watches of the old session are not
-carried over.
+  carried over.
 - The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
   according to `acls.py`, if configured.
 """
@@ -71,7 +71,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds before another session is tried, after the servers ended a session before it had begun, or refused a watch.
+"""If the servers have ended a session before it had begun, or have refused a watch, the store begins another session
+after this number of seconds.
 """
 
 _NOT_WATCHED: Final = None
@@ -482,7 +483,8 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """If nodes must be protected, warn of existing unprotected nodes below which other nodes are created."""
+        """If `zookeeper.set.acl` demands protected nodes, log a warning about existing nodes that are not protected and
+        below which the broker creates nodes."""
         if not self._access.protects_nodes:
             return
         found = []

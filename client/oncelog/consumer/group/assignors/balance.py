@@ -131,7 +131,7 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 def _even_out(board: _Board) -> None:
     """Even out the counts, beginning with the members that have the most partitions. Invariant: no chain of moves leads
-    from a `closed` member to a member that has at least 2 partitions fewer than the present member.
+    from a `closed` member to a member that has at least 2 partitions fewer than the `heaviest` member.
     """
     closed: set[str] = set()
     while True:

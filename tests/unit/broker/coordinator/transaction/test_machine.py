@@ -294,7 +294,9 @@ def test_s35_a_transaction_open_at_the_fencing_epoch_can_be_aborted(driver: Tran
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, FENCING_EPOCH)
-    assert end.transaction_version == V1  # in transactions V2 partitions accept only markers of a higher epoch
+    # Under transactions V2 a partition accepts only a marker above the producer's epoch, and none is above
+    # FENCING_EPOCH.
+    assert end.transaction_version == V1
     assert driver.init() == ProducerIdAndEpoch(1000, 1)
 
 

@@ -25,7 +25,8 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
 from oncelog_broker.log.producers.snapshot import format_snapshot
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import LockHeld, RealDisk
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.file_lock import LockHeld
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.uuids import uuid_from_string
@@ -223,7 +224,7 @@ class TestManyAtOnce:
         self.checkpoint(manager)
         assert sorted(disk.synced) == sorted(["data", *(f"orders-{partition}" for partition in range(20)), "data"])
         disk.synced.clear()
-        self.checkpoint(manager)
+        manager.checkpoint_high_watermarks({("orders", partition): 2 for partition in range(20)})
         assert disk.synced == ["data"]
 
     def test_new_directories_are_not_searched(self, start):
@@ -458,9 +459,9 @@ class TestPeriodic:
         clock.step_wall_ms(-ms)
         fill(log, 1)
         clock.advance_ms(999)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         clock.advance_ms(1)
-        assert manager.logs_due_for_flush() == [log]
+        assert manager.upkeep.logs_due_for_flush() == [log]
         manager.close()
 
     def test_due_logs_are_flushed(self, start, clock):
@@ -470,14 +471,14 @@ class TestPeriodic:
         never = make_log(manager, "c", 0, None, SMALL)
         for log in (by_count, by_time, never):
             fill(log, 2)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         fill(by_count, 1)
         clock.advance_ms(100)
-        assert set(manager.logs_due_for_flush()) == {by_count, by_time}
+        assert set(manager.upkeep.logs_due_for_flush()) == {by_count, by_time}
         by_count.flusher.flush()
         by_time.flusher.flush()
         clock.advance_ms(1000)
-        assert manager.logs_due_for_flush() == []
+        assert manager.upkeep.logs_due_for_flush() == []
         assert never.recovery_point == 0
 
     def test_a_truncation_lowers_the_recovery_point_on_disk_first(self, start, tmp_path):

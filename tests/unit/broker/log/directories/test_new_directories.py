@@ -145,16 +145,16 @@ def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    assert manager.logs_due_for_flush() == []
+    assert manager.upkeep.logs_due_for_flush() == []
     manager.checkpoint_high_watermarks({("orders", 0): 3})
-    assert manager.logs_due_for_flush() == [log]
+    assert manager.upkeep.logs_due_for_flush() == [log]
 
 
 def test_an_empty_log_that_cannot_be_synced_goes_offline_too(start):
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     manager._checkpoints.sync_new([("orders", 0)])
-    assert manager.logs_due_for_flush() == [log]
+    assert manager.upkeep.logs_due_for_flush() == [log]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -166,7 +166,7 @@ def test_a_sync_without_a_free_descriptor_is_retried(start, tmp_path, number):
     disk.number = number
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     assert "orders" not in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
-    assert manager.logs_due_for_flush() == []
+    assert manager.upkeep.logs_due_for_flush() == []
     disk.number = None
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     assert "orders 0 3" in (tmp_path / "data" / "replication-offset-checkpoint").read_text()

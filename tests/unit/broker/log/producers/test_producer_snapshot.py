@@ -131,8 +131,8 @@ def test_a_snapshot_that_was_cancelled_is_not_written(tmp_path):
 
 def test_a_snapshot_that_is_cancelled_while_it_is_written_does_not_stay(tmp_path):
     class Disk(RealDisk):
-        def replace_file(self, path, data):
-            super().replace_file(path, data)
+        def replace_file(self, path, data, **options):
+            super().replace_file(path, data, **options)
             pending.is_cancelled = True
 
     pending = PendingSnapshot(Disk(), str(tmp_path), 5, entries())

@@ -138,8 +138,6 @@ def test_segments_that_are_gone_are_forgotten(filled):
 
 
 def test_changed_index_files_are_synced_once(filled):
-    files = filled.files_to_sync(40)
-    assert [file.path[-29:-9] for file in files] == [f"{10:020d}", f"{20:020d}"]
-    for file in files:
-        file.close()
-    assert filled.files_to_sync(30) == []
+    paths = filled.paths_to_sync(40)
+    assert [path[-29:-9] for path in paths] == [f"{10:020d}", f"{20:020d}"]
+    assert filled.paths_to_sync(30) == []

@@ -222,8 +222,8 @@ async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_m
 
 
 async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
-    """The earlier process was paused while it created the cluster's nodes in the store, and the next process of the
-    broker has completed them.
+    """The broker's earlier process was paused while it wrote the first znodes of a new cluster to the store. Meanwhile
+    the broker's next process has written all of them.
     """
     multi = limited.multi
     interfered = False

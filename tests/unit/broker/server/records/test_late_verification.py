@@ -15,8 +15,10 @@ from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.served import TOPIC, Client, Served, produce
 
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
+from oncelog_broker.coordinator.transaction.verification import ANSWER_SECONDS
 from oncelog_broker.log.config import COMPACT
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import EndTransactionMarker
@@ -30,6 +32,8 @@ class Coordinator:
     """Responds to each verification when the test says so."""
 
     verifies = True
+    registration_pause_seconds = 0.5
+    registration_seconds = 3600.0
 
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[Any]] = []
@@ -128,6 +132,51 @@ async def test_e3_a_marker_between_question_and_append_does_not_let_the_append_i
     client.send(write(0), version=version)
     coordinator.answer(1, ErrorCode.NONE, version)
     assert codes(await client.answered(2))[1] == 0, "asked again, it may come in"
+
+
+def pauses(served: Served) -> list[float]:
+    """End all pauses before a repeated registration; return their lengths in seconds."""
+    ended = [timer for timer in served.deadlines.set if timer[0] < ANSWER_SECONDS]
+    for timer in ended:
+        served.deadlines.set.remove(timer)
+        timer[1]()
+    return [seconds for seconds, _ in ended]
+
+
+async def test_e59_a_registration_is_repeated_while_the_coordinator_completes_the_previous_transaction(
+    served: Served, coordinator: Coordinator
+) -> None:
+    """The marker of the previous transaction has the epoch of the next one, and may come in one of the pauses."""
+    client, log = Client(served), served.partitions[0].log
+    client.send(write(0), version=V2)
+    waited = []
+    for number in range(3):
+        assert len(coordinator.asked) == number + 1
+        coordinator.answer(number, ErrorCode.CONCURRENT_TRANSACTIONS, V2)
+        await asyncio.sleep(0)
+        waited += pauses(served)
+        await asyncio.sleep(0)
+    marker = EndTransactionMarker(COMMIT, 0)
+    served.partitions[0].append_marker(
+        marker, producer_id=PRODUCER_ID, producer_epoch=0, transaction_version=TRANSACTIONS_V2
+    )
+    coordinator.answer(3, ErrorCode.NONE, V2)
+    assert codes(await client.answered(1)) == [0], "the producer learns nothing of it"
+    assert (waited, log.log_end_offset) == ([0.5, 1.0, 2.0], 2)
+
+
+@pytest.mark.parametrize(("seconds", "version"), [(0.4, V2), (3600.0, V1)])
+async def test_e59_the_producer_is_told_when_that_takes_too_long(
+    served: Served, coordinator: Coordinator, seconds: float, version: int
+) -> None:
+    """Where the coordinator only verifies, the error is another: the producer sends AddPartitionsToTxn itself."""
+    coordinator.registration_seconds = seconds
+    client = Client(served)
+    client.send(write(0), version=version)
+    coordinator.answer(0, ErrorCode.CONCURRENT_TRANSACTIONS, version)
+    expected = ErrorCode.CONCURRENT_TRANSACTIONS if version == V2 else ErrorCode.NOT_ENOUGH_REPLICAS
+    assert codes(await client.answered(1)) == [expected]
+    assert (len(coordinator.asked), pauses(served)) == (1, [])
 
 
 async def test_the_frame_stays_as_it_is_while_the_answer_is_late(served: Served, coordinator: Coordinator) -> None:

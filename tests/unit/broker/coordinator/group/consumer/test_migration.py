@@ -347,3 +347,20 @@ def test_groups_are_described_by_protocol(driver: ConsumerDriver) -> None:
     classic_pair(classic)
     with pytest.raises(KafkaError, match="is not a consumer group"):
         classic.machine.find_consumer("g")
+
+
+def test_a_static_member_that_upgrades_a_group_whose_rebalance_is_open_gets_all_partitions(
+    driver: ConsumerDriver,
+) -> None:
+    """A simulated seed (10113): the target of a member that had left stayed without an owner for good."""
+    static = ClassicClient(driver, "i1")
+    static.join()
+    static.read(static.sync({static.member_id: assignment(0, 1, 2, 3)}))
+    other = driver.joined()
+    driver.settle(other, rounds=2)
+    other.leave()  # the group is classic again, and `static`, which has stopped, should join with half of a target
+    assert isinstance(driver.machine.groups["g"], ClassicGroup)
+    upgraded = driver.joined(instance_id="i1")
+    driver.settle(upgraded)
+    assert sorted(upgraded.owns) == ALL
+    assert state_of(driver.replayed()) == state_of(driver.machine)

@@ -107,6 +107,24 @@ async def test_a_paused_worker_loses_its_session_and_begins_another_one(server: 
     assert ours.session is SessionState.CONNECTED, "a worker that sends heartbeats keeps its session"
 
 
+async def test_a_worker_that_stays_silent_after_its_session_hangs(tmp_path: Path) -> None:
+    server = StoreServer(EmbeddedStore.open(tmp_path / "metadata.db"), 0.5, 0.5)
+    ours, hung = await opened(server), asyncio.Event()
+    with process("worker", await server.connect(hung.set), "/there") as worker:
+        first = await has_czxid_above(ours, "/there", 0)
+        worker.send_signal(signal.SIGSTOP)
+        await is_gone(ours, "/there")
+        worker.send_signal(signal.SIGCONT)
+        await has_czxid_above(ours, "/there", first)
+        assert not hung.is_set(), "the worker has begun another session in time"
+        worker.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(SECONDS):
+            await hung.wait()
+        assert await ours.exists("/there") is None
+    server.close()
+    await server.store.close()
+
+
 async def test_a_paused_supervisor_leaves_sessions_in_doubt_and_ends_none(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with process("supervisor", theirs, str(tmp_path / "metadata.db"), "2") as supervisor:

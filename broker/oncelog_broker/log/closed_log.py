@@ -1,0 +1,37 @@
+"""The state of a cleanly closed log, from which the log is opened again without reading its files.
+
+The caller must know that no file of the log has changed since the log was closed (`directories/closed_logs.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog_broker.log.leader_epochs import EpochEntry
+
+MAX_SEGMENTS: Final = 1000
+MAX_PRODUCERS: Final = 100
+"""A log with more segments or producers has no `ClosedLog`, so that the state of very many logs stays small; opening
+such a log costs more than reading its state anyway.
+"""
+
+
+class ClosedSegment(NamedTuple):
+    """One segment of a closed log."""
+
+    base_offset: int
+    size: int
+    """The number of bytes in the log file."""
+    is_made: bool
+    """Whether the log file exists; the only segment of a log without records may have no file."""
+
+
+class ClosedLog(NamedTuple):
+    """The content of a closed log: its offsets, segments, leader epochs and producers."""
+
+    log_start_offset: int
+    log_end_offset: int
+    segments: tuple[ClosedSegment, ...]
+    epochs: tuple[EpochEntry, ...]
+    producers: tuple[bytes, ...]
+    """The entries of the producers (`producers/entry.py`), as at the log end."""

@@ -1,0 +1,205 @@
+"""The periodic tasks visit only the logs that have changed, and miss none of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.support.logs import make_log
+from tests.support.storage import NOW, SMALL, FaultyDisk, fill
+
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_protocol.errors import KafkaError
+
+
+class CountingDisk(FaultyDisk):
+    """Records the names of the files that are replaced; a test may let the replacement fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: list[str] = []
+        self.refuses_replacement = False
+
+    def replace_file(self, path: str, data: bytes, **options: bool) -> None:
+        if self.refuses_replacement:
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().replace_file(path, data, **options)
+        self.replaced.append(path.rpartition("/")[2])
+
+
+@pytest.fixture
+def disk() -> CountingDisk:
+    return CountingDisk()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, disk: CountingDisk, clock: ManualClock) -> Iterator[LogManager]:
+    manager = open_manager(tmp_path, disk, clock)
+    yield manager
+    kill(manager)
+
+
+def open_manager(data: Path, disk: RealDisk, clock: ManualClock) -> LogManager:
+    return LogManager.open([data], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: SMALL)
+
+
+def kill(manager: LogManager) -> None:
+    for log in manager.logs():
+        log.abandon()
+    for directory in manager._directories:
+        directory.close(clean=False)
+
+
+def a_look(manager: LogManager, now: float) -> list[Any]:
+    """What the tasks that run every few seconds find."""
+    removal = manager.begin_purge(now)
+    return [
+        manager.upkeep.logs_due_for_flush(), manager.upkeep.logs_with_closed_segments(), list(manager.upkeep.failed()),
+        [] if removal is None else [removal],
+    ]  # fmt: skip
+
+
+def calls_of_a_look(manager: LogManager) -> int:
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        a_look(manager, 0.0)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_look_at_unchanged_logs_costs_the_same_for_few_and_for_many(manager: LogManager) -> None:
+    few = calls_of_a_look(manager)
+    for partition in range(50):
+        fill(make_log(manager, "orders", partition, None, SMALL), 1)
+    a_look(manager, 0.0)
+    assert calls_of_a_look(manager) == few
+
+
+def test_a_closed_segment_is_due_until_it_is_flushed(manager: LogManager) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 40)
+    assert len(log.segment_base_offsets) > 1
+    assert manager.upkeep.logs_with_closed_segments() == [log] == manager.upkeep.logs_with_closed_segments()
+    log.flusher.flush(log.segment_base_offsets[-1])
+    assert a_look(manager, 0.0) == [[], [], [], []]
+    fill(log, 40)
+    assert manager.upkeep.logs_with_closed_segments() == [log]
+
+
+def test_a_closed_segment_of_the_killed_process_is_due(manager: LogManager, tmp_path: Path, clock: ManualClock) -> None:
+    fill(make_log(manager, "orders", 0, None, SMALL), 40)
+    kill(manager)
+    after = open_manager(tmp_path, RealDisk(), clock)
+    log = after.get("orders", 0)
+    assert after.upkeep.logs_with_closed_segments() == [log]
+    kill(after)
+
+
+def test_a_log_that_is_being_truncated_stays_due(manager: LogManager) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 40)
+    log.state.is_truncating = True
+    assert manager.upkeep.logs_with_closed_segments() == []
+    log.state.is_truncating = False
+    assert manager.upkeep.logs_with_closed_segments() == [log]
+    log.pause()
+    assert manager.upkeep.logs_with_closed_segments() == []
+    log.resume()
+    assert manager.upkeep.logs_with_closed_segments() == [log]
+
+
+def test_changed_settings_count_at_once(manager: LogManager, clock: ManualClock) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 1)
+    a_look(manager, 0.0)
+    log.update_config(dataclasses.replace(SMALL, flush_ms=1000))
+    clock.advance_ms(1000)
+    assert manager.upkeep.logs_due_for_flush() == [log]
+    log.flusher.flush()
+    assert a_look(manager, 0.0)[:2] == [[], []]
+    fill(log, 1)
+    clock.advance_ms(1000)
+    assert manager.upkeep.logs_due_for_flush() == [log]
+
+
+def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: CountingDisk) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    make_log(manager, "orders", 1, None, SMALL)
+    assert list(manager.upkeep.failed()) == []
+    disk.append_fault = errno.EIO
+    with pytest.raises(KafkaError):
+        fill(log, 1)
+    assert list(manager.upkeep.failed()) == [("orders", 0)] == list(manager.upkeep.failed())
+    manager.delete("orders", 0)
+    assert list(manager.upkeep.failed()) == []
+
+
+def test_deleted_segments_are_freed_once(manager: LogManager, tmp_path: Path) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 40)
+    log.flusher.flush()
+    log.trimmer.delete_records_before(log.segment_base_offsets[1])
+    assert manager.purge_deleted(0.0) == 0
+    assert manager.purge_deleted(10.0**9) > 0
+    assert not list(tmp_path.glob("orders-0/*.deleted"))
+    assert manager.purge_deleted(10.0**9) == 0
+
+
+class TestHighWatermarks:
+    def test_they_are_written_when_they_have_changed(self, manager: LogManager, disk: CountingDisk) -> None:
+        make_log(manager, "orders", 0, None, SMALL)
+        manager.checkpoint_high_watermarks({("orders", 0): 0})
+        disk.replaced.clear()
+        manager.checkpoint_high_watermarks({("orders", 0): 0})
+        assert disk.replaced == []
+        manager.checkpoint_high_watermarks({("orders", 0): 1})
+        assert disk.replaced == ["replication-offset-checkpoint"]
+
+    def test_a_log_of_the_same_name_gets_its_own(self, manager: LogManager, tmp_path: Path) -> None:
+        fill(make_log(manager, "orders", 0, None, SMALL), 3)
+        manager.checkpoint_high_watermarks({("orders", 0): 3})
+        manager.delete("orders", 0)
+        fill(make_log(manager, "orders", 0, None, SMALL), 3)
+        manager.checkpoint_high_watermarks({("orders", 0): 3})
+        assert "orders 0 3" in (tmp_path / "replication-offset-checkpoint").read_text()
+
+    def test_a_failed_write_is_repeated(self, manager: LogManager, disk: CountingDisk, tmp_path: Path) -> None:
+        fill(make_log(manager, "orders", 0, None, SMALL), 3)
+        manager.checkpoint_high_watermarks({("orders", 0): 2})
+        disk.refuses_replacement = True
+        with pytest.raises(OSError):
+            manager.checkpoint_high_watermarks({("orders", 0): 3})
+        disk.refuses_replacement = False
+        manager.checkpoint_high_watermarks({("orders", 0): 2})
+        manager.checkpoint_high_watermarks({("orders", 0): 3})
+        assert "orders 0 3" in (tmp_path / "replication-offset-checkpoint").read_text()
+
+
+def test_a_log_outside_a_manager_registers_nothing(tmp_path: Path) -> None:
+    log = PartitionLog.open(
+        tmp_path / "orders-0", topic="orders", partition=0, config=SMALL, disk=RealDisk(), clock=ManualClock(NOW)
+    )
+    fill(log, 40)
+    assert len(log.segment_base_offsets) > 1 and log.state.periodic_work is None
+    log.abandon()
