@@ -96,8 +96,8 @@ class Cluster:
 
         Invariant: as long as a topic's id is unchanged, the leader epoch of a partition never decreases, because the
         response of a lagging broker must not direct requests to the old leader again (KIP-320). Exception: a cached
-        leader that is not among the brokers of the response is replaced even by a lower epoch, so that one wrong
-        response cannot block the partition permanently.
+        leader that is not among the brokers of the response is replaced even by a leader with a lower epoch, so that
+        one wrong response cannot block the partition permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -146,8 +146,8 @@ class Cluster:
 def error_of(answer: MetadataTopic) -> int:
     """Return the error code of a topic in a Metadata response.
 
-    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. No real topic has other numbers,
-    and the client would create a queue for each number in a gap.
+    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. No real topic has other numbers.
+    For each number in a gap, the client would create a queue.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 

@@ -1,10 +1,9 @@
 """A prepared transaction: any process that knows these values can commit or abort it. Pure.
 
 EndTxn contains a transactional id, a producer id and an epoch, and a broker accepts the request on any connection.
-Therefore one process may write the records, and another process may commit or abort the transaction later. This works
-with every Kafka broker. If the broker has
-two-phase commit (KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps
-it open.
+Therefore one process may write the records, and another process may commit or abort the transaction later. Ending a
+transaction in another process works with every Kafka broker. If the broker has two-phase commit (KIP-939, S120, S121),
+the transaction has no timeout, and the next owner of its transactional id keeps it open.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ TRANSITIVE: Final = "_TRANSITIVE"
 
 
 def pairs(level: str, earlier: Sequence[T]) -> list[tuple[T, bool]]:
-    """Return the comparisons for a new schema as pairs: an earlier version, and True if the new schema must read data
-    of this version, or False if this version must read data of the new schema. `earlier`: the earlier versions in
-    ascending order; the newest is compared first.
+    """Return the comparisons for a new schema as pairs of an earlier version and a bool. True means that the new schema
+    must be able to read data of the earlier version, False that the earlier version must be able to read data of the
+    new schema. `earlier`: the earlier versions in ascending order; the newest is compared first.
     """
     base = level.removesuffix(TRANSITIVE)
     compared = list(reversed(earlier)) if level.endswith(TRANSITIVE) else list(reversed(earlier[-1:]))

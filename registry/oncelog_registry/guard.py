@@ -2,8 +2,8 @@
 calls.
 
 A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; other
-programs send neither. An attacker's host name may resolve to this machine (DNS rebinding). So a registry on loopback
-accepts only requests for the host names of loopback, and for host names that it was started with.
+programs send neither. An attacker's host name may resolve to this machine (DNS rebinding). A registry on loopback
+therefore accepts only requests for the host names of loopback, and for host names that it was started with.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Several registries may write at the same time, and none of them is a leader. Each change is one transaction under a
 transactional id that all registries share: a registry that wants to write first takes over the id, which fences the
-previous writer (S41). Then it reads the topic to its end, decides which records to write, and commits them. A registry
-that was fenced meanwhile cannot commit a decision that is based on an older state; it takes over the id again and
-decides again.
+previous writer (S41). Then the registry reads the topic to its end, decides which records to write, and commits them. A
+registry that was fenced meanwhile cannot commit a decision that is based on an older state; it takes over the id again
+and decides again.
 """
 
 from __future__ import annotations

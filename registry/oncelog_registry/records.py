@@ -68,9 +68,9 @@ def delete_subject_record(subject: str, last_version: int) -> Record:
 
 def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Record:
     """Return the record that keeps the highest assigned id, and the highest assigned version of each subject in
-    `versions`. These are the subjects whose remaining records show only lower versions. The record is written together
-    with the tombstones of schemas, because compaction removes the deleted schemas, and with them the last trace of
-    their ids and versions.
+    `versions`. `versions` has the subjects whose remaining records show only lower versions. The record is written
+    together with the tombstones of schemas, because compaction removes the deleted schemas, and with them the last
+    trace of their ids and versions.
     """
     value = {"highestId": schema_id, "highestVersions": dict(versions)}
     return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped(value))

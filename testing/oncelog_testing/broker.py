@@ -1,4 +1,4 @@
-"""One broker in a separate process. The broker ends when this process ends, even if this process is killed, because the
+"""One broker in a separate process. The broker ends when this process ends, even if this process is killed: the
 broker's standard input is a pipe from this process, and the broker stops when the pipe closes.
 """
 

@@ -6,9 +6,9 @@ replication.py    the partitions that this broker leads and follows
 coordinators.py   the groups, transactions and share partitions that this broker coordinates
 serving.py        handles requests, with the value in services.py
 
-All parts get the current configuration from settings.py. The module socket_server.py has the listening sockets. These
-sockets are bound before the broker registers, because the registration names their ports. They accept connections when
-everything else is ready.
+All parts get the current configuration from settings.py. The module socket_server.py has the listening sockets. The
+sockets are bound before the broker registers, because the registration names their ports. The sockets accept
+connections when all parts are ready.
 
 A part gets everything that it needs as arguments of its `start`. `start` returns a working part. If `start` fails, it
 closes the files and connections that it has opened, and raises an exception. `close` stops a part, and closes the

@@ -104,8 +104,8 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            # In a cluster, raising leader epochs may need the log end offsets of other brokers, which also wait for
-            # this broker's log end offsets. So do not wait for the raised epochs here.
+            # In a cluster, do not wait for the raised leader epochs here. Raising them may need the log end offsets of
+            # other brokers, which also wait for this broker's log end offsets.
             if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()

@@ -35,8 +35,9 @@ def dump_offset_checkpoint(file: BinaryIO, path: str) -> Iterator[Item]:
 
 
 def dump_properties(file: BinaryIO) -> Iterator[Item]:
-    """Read meta.properties or partition.metadata, as one row. Both files have the format of Java properties, one with
-    `=`, the other with `:`."""
+    """Read meta.properties or partition.metadata, as one row. Both files have the format of Java properties:
+    meta.properties with `=`, partition.metadata with `:`.
+    """
     import javaproperties
 
     try:

@@ -43,8 +43,8 @@ class LogBeside:
 def dump_offset_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """Yields a row for each entry, and a fault for each entry that is out of order, or whose file position is not the
-    start of the batch that ends with the entry's offset.
+    """Yields a row for each entry. Yields a fault for an entry that is out of order, and for an entry whose file
+    position is not the start of the batch that ends with the entry's offset.
 
     Without a `log` only the order is checked.
     """
@@ -69,8 +69,8 @@ def dump_offset_index(
 def dump_time_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """Yields a row for each entry, and a fault for each entry that is out of order, or whose timestamp contradicts the
-    batch that ends with the entry's offset.
+    """Yields a row for each entry. Yields a fault for an entry that is out of order, and for an entry whose timestamp
+    contradicts the batch that ends with the entry's offset.
 
     The offsets of the entries never decrease, so one pass over the batch headers is enough to check all entries.
     """

@@ -9,9 +9,9 @@ DELETE /faults/7         delete one fault; /faults deletes all faults
 POST   /crash            kill the broker process (kill -9)
 POST   /pause, /resume   pause or resume the broker (`standstill.py`)
 
-A web page in a browser on this machine could also send requests to the control. So the control refuses requests without
-the JSON Content-Type, which a page of another origin cannot send without a preflight, and requests whose Host is a name
-instead of an IP address.
+A web page in a browser on this machine could also send requests to the control. The control therefore refuses requests
+whose Host is a name instead of an IP address. It also refuses requests without the JSON Content-Type, because a page of
+another origin cannot send this Content-Type without a preflight.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def end(self) -> None:
-        """Stop the server. This takes up to half a second, the polling interval of `serve_forever`."""
+        """Stop the server. Stopping takes up to half a second, the polling interval of `serve_forever`."""
         self.shutdown()
         self.server_close()
 

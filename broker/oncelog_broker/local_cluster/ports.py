@@ -1,8 +1,8 @@
 """Reserves loopback ports, so that a reserved port stays free for its server even while the server does not run.
 
-A server takes seconds to start, and is restarted after a kill; meanwhile TCP does not show that its port is in use. So
-a UDP socket is bound to the same port number, and every search for free ports with this module, in any process, skips
-this number.
+A server takes seconds to start, and is restarted after a kill; meanwhile TCP does not show that its port is in use. To
+reserve the port, a UDP socket is bound to the same port number, and every search for free ports with this module, in
+any process, skips this number.
 """
 
 from __future__ import annotations

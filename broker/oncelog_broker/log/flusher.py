@@ -164,9 +164,9 @@ class LogFlusher:
         KAFKA_STORAGE_ERROR.
 
         During a truncation, this method changes neither the recovery point nor the segments, and leaves these changes
-        to the next flush: the truncation has lowered the recovery point, which must not be above the log end
-        afterwards. A log that went offline during the sync is not changed: reopening such a log keeps only the records
-        that were known to be synced while it was online.
+        to the next flush. The truncation has lowered the recovery point, which must not be above the new log end. A log
+        that went offline during the sync is not changed: reopening such a log keeps only the records that were known to
+        be synced while it was online.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()

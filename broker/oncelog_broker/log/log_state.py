@@ -31,7 +31,7 @@ CLOSED: Final = "closed"
 """The `LogState.offline_reason` of a log that was closed without an error."""
 MOVING: Final = "moving to another data directory"
 """The `LogState.offline_reason` of a log that is paused for some milliseconds while its copy in another data directory
-replaces it. Such a log does not count as offline. Calls on a paused log raise NOT_LEADER_OR_FOLLOWER, so that clients
+replaces it. A paused log does not count as offline. Calls on a paused log raise NOT_LEADER_OR_FOLLOWER, so that clients
 retry.
 """
 

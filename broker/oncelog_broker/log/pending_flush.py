@@ -130,7 +130,7 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # the segment was deleted meanwhile, so it need not be durable
+            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
                 file.sync()
         for path in self.index_paths:
             with suppress(FileNotFoundError):  # the segment of this index was deleted meanwhile

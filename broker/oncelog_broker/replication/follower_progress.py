@@ -45,8 +45,8 @@ class FollowerProgress:
         self.last_caught_up = now
         """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
-        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
-        follower must not be proposed for the ISR until it fetches again, because its broker may have stopped.
+        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. While this is
+        True, the follower must not be proposed for the ISR, because its broker may have stopped.
         """
         self._asked_at = now
         self._leader_end_then = 0

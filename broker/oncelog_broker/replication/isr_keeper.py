@@ -45,8 +45,8 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Type of the async function that sends AlterPartition to the controller. It raises PeerUnavailable; the controller may
-then have received the request or not.
+"""Type of the async function that sends AlterPartition to the controller. The function raises PeerUnavailable; the
+controller may then have received the request or not.
 """
 
 

@@ -1,7 +1,8 @@
 """Adds topics and partitions that exist only in the logs to an embedded metadata store that is older than the logs.
 
-Only the broker of a single-broker cluster does this, before it registers, so no other process writes to its store. If
-the process is killed during this work, the next startup again finds that the store is older, and continues the work.
+Only the broker of a single-broker cluster adds topics in this way, before it registers, so no other process writes to
+its store. If the process is killed during this work, the next startup again finds that the store is older, and
+continues the work.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MAX_NAMES: Final = 20
 async def adopt_unknown(
     store: MetadataStore, topics: Iterable[FoundTopic], broker_id: int, entropy: Entropy = system_entropy
 ) -> None:
-    """Add every topic and partition that has a log on this broker to the store. Raises StoreUnavailable,
+    """Add to the store every topic and partition that has a log on this broker. Raises StoreUnavailable,
     MalformedPayload.
     """
     topics = list(topics)

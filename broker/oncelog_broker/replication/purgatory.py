@@ -37,8 +37,8 @@ waits this many seconds for records before its response is sent. Without this de
 writes rarely would cause two responses: one with the record, and one with the new high watermark.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
-"""Minimum seconds from one early response to a follower (a response without records) to its next, for each partition
-that the fetch reads; about fifty times the cost of reading one partition.
+"""The minimum time between two early responses to a follower (responses without records), in seconds for each partition
+that the fetch reads. The value is about fifty times the cost of reading one partition.
 """
 
 
@@ -270,8 +270,8 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` is given only for a follower's fetch. It is called once, when the leader should respond soon although
-        fewer than `missing_bytes` bytes are readable.
+        """`hurry` is given only for a follower's fetch. `hurry` is called once, when the leader should respond soon
+        although fewer than `missing_bytes` bytes are readable.
         """
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.

@@ -65,8 +65,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Type of a callback. It is called when partitions that this broker leads have changed without a new cluster image, for
-example because a log was opened; its argument is the topics of these partitions.
+"""Type of a callback that is called when partitions that this broker leads have changed without a new cluster image,
+for example because a log was opened. The argument is the topics of these partitions.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
 """Type of the function that creates the `Fetching`; its argument is `Replicas.on_truncated`. `Replicas` calls this
@@ -129,8 +129,8 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch,
-        each with the monotonic time, in seconds, until which its fetch is expected.
+        """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
+        Each partition has the monotonic time, in seconds, until which the follower's fetch is expected.
         """
 
     def subscribe(self, on_opened: OnOpened) -> None:
@@ -172,7 +172,7 @@ class Replicas:
     def leader(self, topic: str, index: int) -> Partition:
         """Return the partition, if this broker leads it and this broker's session with the metadata store is valid.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self.led_by_name(topic, index)
         if self.may_lead is not None and not self.may_lead():
@@ -242,7 +242,7 @@ class Replicas:
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """Return the partition, led or followed, for readers of its log. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        """Return the partition, led or followed, for readers of its log. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION,
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self._hosts.get((topic, index))
@@ -262,7 +262,7 @@ class Replicas:
         """Return the leader epoch of a log's last batch (-1 for an empty log) and the log end offset, whichever broker
         leads.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
+        Raises KafkaError KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
         or truncated.
         """
         key = (topic, index)
@@ -450,8 +450,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: from now on, this broker does not fetch partitions for which it is out of sync, because
-        their leader would propose it for the ISR as soon as it caught up.
+        """Prepare to stop. From now on, this broker does not fetch partitions for which it is out of sync: if it caught
+        up, the leader of such a partition would propose it for the ISR.
         """
         self.is_leaving = True
         for key, partition in self._hosts.items():
@@ -593,7 +593,7 @@ class Replicas:
             self._fetching.follow(partition)
 
     def wanted_log(self, partition: Partition) -> WantedLog:
-        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        """Return the names, ids and present settings with which the log of a hosted partition must exist."""
         return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
 
     def _is_wanted(self, wanted: WantedLog) -> bool:

@@ -7,7 +7,7 @@ to the append. A marker of the producer, or a new leader epoch, makes the guard 
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
 transaction. A marker with the guard's own epoch therefore belongs to the previous transaction, which the coordinator
-may complete while the producer continues. Such a marker leaves the guard valid.
+may complete while the producer continues. The guard stays valid after such a marker.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def results_dropped() -> None:
 
 
 class LightJob:
-    """A job whose result needs no memory (for example, it writes a file), so that it need not wait until other work has
-    dropped the results of its jobs.
+    """A job whose result needs no memory, for example because it writes a file. Such a job need not wait until other
+    work has dropped the results of its jobs.
     """
 
     __slots__ = ("_job",)

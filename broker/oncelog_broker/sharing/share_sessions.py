@@ -1,9 +1,9 @@
 """Share sessions: the partitions that a member of a share group reads from this broker. Pure.
 
-A member opens a session with its first ShareFetch. Its later requests name only the partitions to add to or remove from
-the session. The session epoch counts the requests of a session, so that a lost or repeated request is noticed. A
-session belongs to a connection: when the connection is lost, the member's records are released, unless the member has
-opened a newer session meanwhile (KAFKA-19950).
+A member opens a session with its first ShareFetch. The member's later requests name only the partitions to add to or
+remove from the session. The session epoch counts the requests of a session, so that a lost or repeated request is
+noticed. A session belongs to a connection: when the connection is lost, the member's records are released, unless the
+member has opened a newer session meanwhile (KAFKA-19950).
 """
 
 from __future__ import annotations

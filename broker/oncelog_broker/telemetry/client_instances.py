@@ -3,8 +3,8 @@ This module has no I/O. Times are in monotonic seconds.
 
 Invariants, as in Kafka:
 
-- A client may request its subscription (GetTelemetrySubscriptions) at most once per push interval. It may request
-  earlier if its last push failed because of a wrong subscription id or compression.
+- A client may request its subscription (GetTelemetrySubscriptions) at most once per push interval. The client may
+  request it earlier if its last push failed because of a wrong subscription id or compression.
 - A client may push at most once per push interval, and once immediately after it has requested its subscription. A
   terminating push is allowed at any time, and no other push may follow it.
 - After any subscription has changed, the next request of a client replaces the state of this client and selects its new

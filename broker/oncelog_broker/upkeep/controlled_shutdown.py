@@ -28,7 +28,9 @@ SHOWN_SECONDS: Final = 5.0
 """Seconds to wait until the cluster image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
-"""Type of an async function that sends a ControlledShutdown request to the controller. It raises PeerUnavailable."""
+"""Type of an async function that sends a ControlledShutdown request to the controller. The function raises
+PeerUnavailable.
+"""
 Place = tuple[str, int]
 """Type of a key: topic and partition."""
 

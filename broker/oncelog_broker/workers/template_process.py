@@ -10,8 +10,8 @@ killed worker is restarted sooner, and the workers share the memory of the modul
                  {"error"}               or the reason why the template process cannot fork now
                  {"ended", "code"}       a worker has ended, with this exit code (negative: killed by a signal)
 
-Invariants: the process has no threads and no event loop. The template process ignores signals. It ends when the
-supervisor closes the connection or ends; the workers that were forked keep running.
+Invariants: the process has no threads and no event loop. The template process ignores signals. The template process
+ends when the supervisor closes the connection or ends; the workers that were forked keep running.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class TransactionAdmin:
 
         `duration_ms` selects only ids whose transaction has been open for longer than this many milliseconds. `pattern`
         is a regular expression
-        that the full id must match. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a
-        broker is too old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        that the full id must match. Raises KafkaError INVALID_REQUEST for an unknown state, UnsupportedVersion if a
+        broker is too old for a filter (`duration_ms` needs Kafka 3.8, `pattern` Kafka 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -204,13 +204,13 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Return whether `abort` is safe. It is not safe if the transaction's other partitions may be committed. It is
-        safe if the transaction that begins at `start_offset` hangs, or if no transaction is open there. Raises
-        KafkaError.
+        """Return whether `abort` is safe. `abort` is not safe if the transaction's other partitions may be committed.
+        `abort` is safe if the transaction that begins at `start_offset` hangs, or if no transaction is open there.
+        Raises KafkaError.
         """
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # no open transaction: `abort` raises the error
+            return True  # no transaction is open, and `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -234,7 +234,7 @@ class TransactionAdmin:
         """Write the missing marker of a hanging transaction, in this partition only. Returns the aborted producer's
         state.
 
-        Never abort a transaction that does not hang: its other partitions may still be committed. Raises KafkaError:
+        Never abort a transaction that does not hang: its other partitions may still be committed. Raises KafkaError
         INVALID_TXN_STATE if no open transaction starts at `start_offset`.
         """
         aborted: list[ProducerState] = []
@@ -263,7 +263,7 @@ class TransactionAdmin:
         that cannot describe their producers (Kafka before 3.0).
 
         `coordinator_epoch` is the epoch of the last marker of this producer, below 0 if there was none. Raises
-        KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         await self._at_leader(
             partition, lambda node_id: self._write_abort_marker(node_id, partition, producer, coordinator_epoch)
@@ -296,9 +296,10 @@ class TransactionAdmin:
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
         earlier call. Returns False if the transaction has ended with the opposite outcome. The outcome is the opposite
         if the transaction was to be committed, but its coordinator aborted it because of a timeout or a new
-        initialisation of the transactional id. It is also the opposite if the transaction was to be aborted, but had
-        already been committed. Under transaction protocol V1, and after a new initialisation, the result concerns the
-        last transaction of this producer id and epoch. Prepare only one transaction with each producer id and epoch.
+        initialisation of the transactional id. The outcome is also the opposite if the transaction was to be aborted,
+        but had already been committed. Under transaction protocol V1, and after a new initialisation, the result
+        concerns the last transaction of this producer id and epoch. Prepare only one transaction with each producer id
+        and epoch.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id

@@ -1,8 +1,8 @@
 """Removes secrets from text before the text is written to a support bundle. Pure.
 
 Brokers themselves hide the values of password keys. In addition, this module replaces known secrets wherever they
-occur. It also replaces text that looks like a secret: passwords and tokens after their names, credentials in addresses,
-private keys.
+occur. The module also replaces text that looks like a secret: passwords and tokens after their names, credentials in
+addresses, private keys.
 """
 
 from __future__ import annotations

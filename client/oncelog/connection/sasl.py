@@ -28,7 +28,7 @@ from oncelog_protocol.scram import (
 
 
 class SaslClient(Protocol):
-    """The client's side of one login. Its methods raise AuthenticationFailed."""
+    """The client's side of one login. The methods raise AuthenticationFailed."""
 
     def first(self) -> bytes:
         """Return the first token of the exchange."""

@@ -318,7 +318,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(0)  # let the event loop write the delayed requests
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
-        if not self._transport.can_write_eof():  # TLS cannot end one side only; a response proves all was read
+        # With TLS, the client cannot end only its own side. It sends a request instead: the response proves that the
+        # broker has read all earlier requests.
+        if not self._transport.can_write_eof():
             await self.send(api_versions_request(), LAST_TRY)
             self.close()
             return

@@ -1,5 +1,5 @@
-"""The public consumer. It reads topics together with a group, or partitions assigned by hand; records are returned by
-polls or by iteration.
+"""The public consumer. The consumer reads topics together with a group, or partitions assigned by hand; records are
+returned by polls or by iteration.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Subscribe to these topics, or to all topics whose full name matches `pattern`; the next poll joins the group,
         whose members share the partitions of these topics.
 
-        Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
-        `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or
+        Replaces an earlier subscription. Raises ValueError if there is no group_id, if `topics` and `pattern` are both
+        given or both missing, or if partitions were assigned by hand. Raises TypeError for a listener with missing or
         unknown methods, and ClientClosed.
         """
         self._check_open()

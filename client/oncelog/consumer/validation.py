@@ -5,9 +5,9 @@ given with a committed offset or a seek may belong to no batch, for example beca
 epoch for the log end. Such an epoch therefore only shows which leaders are outdated; it proves nothing about the log's
 content (S92).
 
-A leader of a newer epoch may have different records from some offset on, after an unclean election or after the only
-replica with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the
-position's epoch; an end below the position means that the log was truncated below the position.
+A leader of a newer epoch may have different records from some offset on. This happens after an unclean election, and
+after the loss of the only replica that had the records which a consumer has read. The consumer asks the leader for the
+end offset of the position's epoch; an end below the position means that the log was truncated below the position.
 
     leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
     leader's epoch == the agreed epoch       READ

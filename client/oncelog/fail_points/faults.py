@@ -26,8 +26,8 @@ FILTERS: Final = ("transactional_id", "topic", "group_id")
 
 
 class Step:
-    """A step: a function that is decorated as a fail point. It comes with two further functions: one returns the fail
-    point of a call, and the other returns the result that the caller gets if the step is dropped.
+    """A step: a function that is decorated as a fail point. A step comes with two further functions: one returns the
+    fail point of a call, and the other returns the result that the caller gets if the step is dropped.
     """
 
     __slots__ = ("dropped", "function", "which")

@@ -24,8 +24,8 @@ R = TypeVar("R")
 UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the response does not contain the partition")
 
 Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R | KafkaError]]]
-"""A function that sends a request to one leader. It gets the node id and the argument of each partition, and returns
-the result or the error of each partition. The function may raise one error for all partitions.
+"""A function that sends a request to one leader. The function gets the node id and the argument of each partition, and
+returns the result or the error of each partition. The function may raise one error for all partitions.
 """
 
 

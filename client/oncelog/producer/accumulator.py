@@ -77,7 +77,7 @@ class Ready:
 
 
 class Accumulator:
-    """Stores the batches of a producer. Its methods are called in this order: `append` adds a record to a queue's tail,
+    """Stores the batches of a producer. The methods are called in this order: `append` adds a record to a queue's tail,
     or `open` starts a new batch; `ready` and `drain` take batches; `complete`, `give_up`, `split` or `requeue` then
     records the result of each batch that was taken.
 

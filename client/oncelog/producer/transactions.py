@@ -140,10 +140,9 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Context manager for a wait of `send` for metadata or memory. If the wait fails or is cancelled, the
-        transaction must be aborted, because the record is missing from the transaction. If the transaction ends during
-        the wait, the
-        record is not added to the next transaction.
+        """Context manager for the time in which `send` waits for metadata or memory. If the wait fails or is cancelled,
+        the transaction must be aborted, because the record is missing from the transaction. If the transaction ends
+        during the wait, the record is not added to the next transaction.
 
         Raises InvalidTransactionState, KafkaError.
         """
@@ -526,9 +525,10 @@ class Transactions:
         """Clean up after a transaction, so that the next transaction can begin."""
         manager = self.manager
         self.prepared = None
-        # A late copy of a request without a response may reach the coordinator during the next transaction. It could
-        # begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Therefore get a new epoch
-        # first. Under V2, the end of a transaction that was begun has already brought a new epoch.
+        # A late copy of a request without a response may reach the coordinator during the next transaction. The late
+        # copy could begin or end that transaction (E1, KAFKA-17754), or commit old offsets with it. Therefore get a new
+        # epoch first, by which brokers refuse the late copy. Under V2, the end of a transaction that was begun has
+        # already brought a new epoch.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)

@@ -188,11 +188,13 @@ class _Measurement:
         led = await world.until_led(gone)
         ended = world.sessions_ended_at
         served = await world.until_served()
+        settled = await world.until_settled(gone)
         return {
             "seconds of the session timeout": ended - killed_at,
             "seconds until a controller": elected - ended,
             "seconds until leaders": led - ended,
             "seconds until served": served - ended,
+            "seconds until settled": settled - ended,
         }
 
     async def _bring_back(self) -> Figures:

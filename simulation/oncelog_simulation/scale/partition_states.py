@@ -22,6 +22,10 @@ class PartitionStates:
         """The leader of each partition, by the path of its state; NO_LEADER if it has none."""
         self._led: Counter[int] = Counter()
         """Number of partitions by leader, and of those that have none."""
+        self._in_sync: dict[str, list[int]] = {}
+        """The in-sync replicas of each partition."""
+        self._counted: Counter[int] = Counter()
+        """Number of partitions in which each broker is in sync."""
         self._behind: set[str] = set()
         """The partitions with a replica that is not in sync."""
 
@@ -36,6 +40,9 @@ class PartitionStates:
                 self._led[before] -= 1
             self._leaders[path] = state.leader
             self._led[state.leader] += 1
+            self._counted.subtract(self._in_sync.get(path, ()))
+            self._in_sync[path] = list(state.isr)
+            self._counted.update(state.isr)
             (self._behind.add if len(state.isr) < REPLICAS else self._behind.discard)(path)
 
     @property
@@ -46,6 +53,10 @@ class PartitionStates:
     def are_led_without(self, brokers: set[int]) -> bool:
         """Whether each partition has a leader, and none of these brokers is a leader."""
         return not any(self._led[broker] for broker in (NO_LEADER, *brokers))
+
+    def count_on_none_of(self, brokers: set[int]) -> bool:
+        """Whether none of these brokers is in sync in any partition."""
+        return not any(self._counted[broker] for broker in brokers)
 
     @property
     def are_in_sync(self) -> bool:

@@ -48,6 +48,7 @@ ROWS: Final[dict[str, list[Row]]] = {
     ],
     "A rack is lost (a third of the brokers, the controller among them)": [
         Row("rack lost", "seconds until served", "until every partition is served again, s", ("P", "B", "1")),
+        Row("rack lost", "seconds until settled", "until the lost brokers have left all ISRs, s", ("P", "B", "1")),
         Row("rack lost", "CPU seconds of the controller", "CPU of the new controller, s", ("P",)),
         Row("rack lost", "store: MB written", "written to the store, MB", ("P",)),
         Row("rack lost", "store: MB read", "read from the store, MB", ("B P", "P")),

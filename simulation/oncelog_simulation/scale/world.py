@@ -102,6 +102,10 @@ class ScaleWorld(World):
         """Wait until each partition is led by a broker that knows it, so that clients are served."""
         return await self.until("each leader knows that it leads", lambda: self.count_led() >= self.states.partitions)
 
+    async def until_settled(self, gone: set[int]) -> float:
+        """Wait until the brokers that are gone have left all ISRs."""
+        return await self.until("no lost broker is in sync", lambda: self.states.count_on_none_of(gone))
+
     async def until_in_sync(self) -> float:
         """Wait until all replicas of all partitions are in sync."""
         return await self.until("all replicas are in sync", lambda: self.states.are_in_sync)

@@ -159,12 +159,17 @@ def test_states_are_followed_from_write_to_write() -> None:
     assert states.are_in_sync
     assert states.are_led_without({3})
     assert not states.are_led_without({2})
+    assert not states.count_on_none_of({2})
     states.note({path.format(1): state(-1, [2])})
     assert not states.are_led_without({3})
     assert not states.are_in_sync
     states.note({path.format(1): state(3, [3, 1])})
     assert states.are_led_without({2})
     assert not states.are_in_sync
+    assert not states.count_on_none_of({2})
+    states.note({path.format(0): state(1, [1, 3])})
+    assert states.count_on_none_of({2})
+    states.note({path.format(0): state(1, [1, 3, 2])})
     states.note({path.format(1): state(3, [3, 1, 2])})
     assert states.are_in_sync
 

@@ -132,8 +132,8 @@ def _register(
     unknown: list[TopicPartition],
     deadlines: Deadlines,
 ) -> Answer[ErrorCode]:
-    """Let the coordinator add the partitions to the transaction. While the coordinator completes the producer's previous
-    transaction, it is asked again, for `coordinator.registration_seconds` from the first time, after pauses that double.
+    """Ask the coordinator to add the partitions to the transaction. While the coordinator completes the producer's
+    previous transaction, ask it again, after pauses that double, for at most `coordinator.registration_seconds`.
     """
     loop = asyncio.get_running_loop()
     last = loop.time() + coordinator.registration_seconds
@@ -149,9 +149,9 @@ def _register(
     def again_if_busy(pause: float, code: ErrorCode) -> Answer[ErrorCode]:
         if code is not ErrorCode.CONCURRENT_TRANSACTIONS or loop.time() + pause > last:
             return code
-        paused: asyncio.Future[None] = loop.create_future()
-        deadlines.after(pause, lambda: None if paused.done() else paused.set_result(None))
-        return then(paused, lambda _: ask(2 * pause))
+        longer: asyncio.Future[float] = loop.create_future()
+        deadlines.after(pause, lambda: None if longer.done() else longer.set_result(2 * pause))
+        return then(longer, ask)
 
     return ask(coordinator.registration_pause_seconds)
 

@@ -9,9 +9,9 @@ A batch that keeps all records is copied unchanged. A batch that loses all its r
 is dropped, or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met
 them, so that
 readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
-removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
-aborted records, and would return them to consumers if it became leader. Compaction does not change batches at or above
-offset `end`.
+removed. Tombstones and markers are also kept while a replica is not in sync. An out-of-sync replica may still have the
+deleted or aborted records, and would return them to consumers if it became leader. Compaction does not change batches
+at or above offset `end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, which may be in the middle of a
 segment.
@@ -210,7 +210,7 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # too large for this thread: decompressed in a job below
+                pass  # the records are too large for this thread: decompress them in a job below
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
@@ -238,7 +238,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # as a job in a thread: removing a large file takes long
+                yield cleaned.discard  # a job in a thread, because removing a large file takes long
                 if is_changed:
                     return False
         finally:

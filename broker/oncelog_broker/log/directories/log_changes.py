@@ -1,9 +1,9 @@
 """The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
 `LogManager` has the methods that begin and finish an operation; these methods must run in the manager's thread. The
-step between them, `run`, may be called in any thread, because it uses no shared state. Many logs are changed in one
-operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if the
-log's directory existed already; a new directory is synced later (`new_directory.py`).
+step between the two methods, `run`, may be called in any thread, because it uses no shared state. Many logs are changed
+in one operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if
+the log's directory existed already; a new directory is synced later (`new_directory.py`).
 """
 
 from __future__ import annotations
@@ -185,8 +185,9 @@ class LogOpening:
         of synced records (S56). Other replicas may already have compacted these tombstones away, because this in-sync
         replica had acknowledged them.
 
-        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. Such
-        a log is created again, since a later fsync of the data directory would not prove that the name is on the disk.
+        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. The
+        log is then created again, because a later fsync of the data directory does not prove that the name is on the
+        disk.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:

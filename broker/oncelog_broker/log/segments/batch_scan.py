@@ -55,8 +55,8 @@ def parse_location(window: memoryview, at: int, position: int, end: int) -> Batc
 
 
 def location_of(batch: RecordBatch, start: int) -> BatchLocation:
-    """Return the location of `batch`. Its position is relative to `start`, a position in the buffer that contains the
-    batch.
+    """Return the location of `batch`. The location's position is relative to `start`, a position in the buffer that
+    contains the batch.
     """
     return BatchLocation(
         batch.start - start,

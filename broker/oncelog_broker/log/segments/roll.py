@@ -78,8 +78,8 @@ def roll_reason(
     """Return why the segment must be rolled before a batch of `batch_size` bytes that ends at `last_offset` is
     appended; None if the batch fits.
 
-    `age_ms` is the timestamp of the new batch minus the timestamp of the segment's first batch, or, if the first batch
-    has no timestamp, the wall time in ms since the segment was created. An empty segment is never too old.
+    `age_ms` is the timestamp of the new batch minus the timestamp of the segment's first batch. If the first batch has
+    no timestamp, `age_ms` is the wall time in ms since the segment was created. An empty segment is never too old.
     """
     if segment_size + batch_size > params.max_size and segment_size > 0:
         return RollReason.SIZE

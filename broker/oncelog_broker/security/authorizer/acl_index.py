@@ -26,8 +26,8 @@ from oncelog_protocol.acls import (
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
 """ACL entries by resource pattern; an empty value means that the pattern has ACLs that this release cannot decode.
-ACLs that cannot be decoded may contain a denial. So every operation on matching resources is denied (S76), even if
-other ACLs allow it.
+ACLs that cannot be decoded may contain a denial. For a pattern with such ACLs, every operation on matching resources is
+denied (S76), even if other ACLs allow it.
 """
 
 _O = AclOperation

@@ -34,8 +34,8 @@ class ClientLimits(NamedTuple):
     mutation: Limit | None = None
     charged: dict[QuotaKey, float] = {}  # noqa: RUF012 - each connection's own, given by `Throttling`
     """The quotas that requests of this connection have used, and for which the connection must wait when they are
-    exceeded. The value for a quota is the amount that was charged in advance for the next request, which was delayed
-    once and must not be delayed again; 0 if nothing was charged in advance.
+    exceeded. The value for a quota is the amount that was charged in advance for the next request; 0 if nothing was
+    charged in advance. The next request was delayed once for this amount, and must not be delayed again.
     """
 
     def serve_next(self) -> None:

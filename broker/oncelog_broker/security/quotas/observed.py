@@ -29,9 +29,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The sum includes a part of the previous span's amount: the fraction of the
-    previous span that lies within the latest `span` seconds, as if the amount had been evenly distributed. Times are
-    monotonic seconds.
+    """A sum over the latest `span` seconds. The sum includes a part of the previous span's amount, in proportion to the
+    part of the previous span that lies within the latest `span` seconds. Times are monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")

@@ -13,7 +13,7 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_BUCKETS: Final = 10_000
-"""Limit on the buckets, which take about 300 bytes each."""
+"""Maximum number of token buckets of one broker; each bucket takes about 300 bytes."""
 FEW_BUCKETS: Final = 1_000
 """Below this number of buckets, idle buckets are not removed."""
 SWEEP_SECONDS: Final = 1.0
@@ -46,9 +46,9 @@ class Usage:
         share and whose debt is otherwise bounded.
         """
         bucket = self._bucket(key, limit, now)
-        # Do not bound the debt in the bucket of the entities beyond MAX_BUCKETS. These entities have different rates,
-        # so the debt of one entity with a low rate could reach the bound, and the others would use their quotas without
-        # being charged.
+        # Do not bound the debt in the bucket of the entities beyond MAX_BUCKETS. The entities that share the bucket
+        # have different rates: if one entity with a low rate drove the debt to a bound, the other entities would use
+        # their quotas without being charged.
         has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
         max_debt = self.max_debt_seconds if has_bound else MAX_SECONDS
         return bucket.use(amount, limit.rate, now, self.window, max_debt)

@@ -4,8 +4,9 @@ exist.
 A decoy looks like the credential of a real user, its *model*: it has the same number of iterations, and a salt of the
 same length and alphabet. (Kafka's tools draw a salt of 26 letters and digits, oncelog's tools one of 24 bytes.) The
 model depends on the requested name, so decoys are distributed like the real credentials. A name gets the same salt
-until its model changes: the model was deleted, or it is no longer among the first users in the order of names, which
-are the only models. All brokers of a cluster create the same decoys, because they share the key.
+until its model changes. Only the first users in the order of names are models, so the model changes when it is deleted,
+or when it is no longer among the first users. All brokers of a cluster create the same decoys, because they share the
+key.
 """
 
 from __future__ import annotations

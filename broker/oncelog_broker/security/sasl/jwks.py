@@ -1,5 +1,5 @@
-"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, which is read again periodically, and
-also when a token names an unknown key.
+"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL. The set is read again periodically,
+and also when a token names an unknown key.
 """
 
 from __future__ import annotations

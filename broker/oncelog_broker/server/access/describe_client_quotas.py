@@ -34,7 +34,8 @@ ENTITIES_PER_STEP: Final = 200
 
 
 class _Any:
-    """The condition that an entity has the type of the component, with any name or with the default name."""
+    """The condition of a filter component that any name of its entity type fulfils, and also the default of this
+    type."""
 
 
 ANY: Final = _Any()

@@ -180,7 +180,8 @@ class Holding:
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:
-        """Set this holding to `size` bytes in total without a check, because existing bytes must be counted."""
+        """Set this holding to `size` bytes in total, without checking its share: the bytes are already in memory, so
+        they must be counted."""
         budget = self._budget
         budget._no_longer_waits(self)
         if budget.beyond is self:

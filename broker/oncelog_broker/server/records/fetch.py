@@ -30,6 +30,8 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
 """First version in which a follower sends its broker epoch (KIP-903)."""
+JOINING_PER_STEP: Final = 100
+"""Partitions whose ISRs a follower may join that are considered in one step, which takes about a millisecond."""
 MAX_WAIT_SECONDS: Final = 600.0
 """The maximum number of seconds that a Fetch waits, even if its max_wait_ms is larger."""
 
@@ -145,8 +147,10 @@ class _Fetch:
 
     def _read_as_replica(self, read: ReplicaRead) -> Steps[FetchRead]:
         yield from read.all_of(self._plan)
-        if read.joining:
-            self._context.services.isr_keeper.consider(read.joining)
+        # A broker that returns may join the ISRs of thousands of partitions with one request.
+        for start in range(0, len(read.joining), JOINING_PER_STEP):
+            yield None
+            self._context.services.isr_keeper.consider(read.joining[start : start + JOINING_PER_STEP])
         return read
 
     def answer_or_wait(self, read: FetchRead | None) -> Answer[FetchResponse]:

@@ -46,8 +46,8 @@ class Got(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The records read from one log, from the offset `position` on; `aborted` are the aborted transactions among them,
-    as producer id and first offset.
+    """The records read from one log, from the offset `position` on; `aborted` lists the aborted transactions that have
+    records there, as pairs of producer id and first offset.
     """
 
     where: SharedTopicPartition

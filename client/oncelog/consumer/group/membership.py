@@ -176,9 +176,9 @@ class Membership:
         """React to an error in the response to a request of generation `sent`.
 
         A response that says that generation `sent` has ended is ignored in a later generation and while the member
-        joins. The reason is that joining has already ended generation `sent`, and that the response to a commit may
-        arrive before the response to JoinGroup, which uses another connection. An expelled member learns of the
-        expulsion from JoinGroup or SyncGroup.
+        joins. Joining has already ended generation `sent`, and the response to a commit may arrive before the response
+        to JoinGroup, which uses another connection. An expelled member learns of the expulsion from JoinGroup or
+        SyncGroup.
         """
         todo = reaction(api_key, code)
         is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served, produce
 from tests.support.storage import make_batch
 
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import NEWS_SECONDS
+from oncelog_broker.server.records.fetch import JOINING_PER_STEP
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -194,6 +197,22 @@ async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
     assert served.joining == []
     await ask(Client(served), fetch(1, last_epoch=LEADER_EPOCH, leader_epoch=LEADER_EPOCH + 1))
     assert served.joining == [partition]
+
+
+async def test_a_follower_that_has_caught_up_in_many_partitions_joins_them_in_steps(tmp_path: Path) -> None:
+    """Otherwise a broker that returns would stop the leader's event loop for 10 us for each partition."""
+    served = Served(tmp_path, partitions=2 * JOINING_PER_STEP + 1)
+    considered: list[list[Partition]] = []
+    served.services.isr_keeper = SimpleNamespace(consider=considered.append)
+    for partition in served.partitions:
+        partition.lead(LEADER_EPOCH, (LEADER,), BOTH)
+    request = fetch(0)
+    (first,) = request.topics[0].partitions
+    request.topics[0].partitions = [replace(first, partition=partition.index) for partition in served.partitions]
+    assert (await ask(Client(served), request)).error_code == 0
+    assert [len(step) for step in considered] == [JOINING_PER_STEP, JOINING_PER_STEP, 1]
+    assert [partition for step in considered for partition in step] == served.partitions
+    served.leave()
 
 
 async def test_time_does_not_run_backwards_after_an_election(served: Served) -> None:
