@@ -142,8 +142,9 @@ soak-spark: pipeline zookeeper ## a query with windows while drivers, workers an
 simulate: $(STAMP)    ## simulated clusters, seed after seed, for ten minutes (or SECONDS=3600 FIRST_SEED=201); docs/simulation.md
 	$(BIN)/python -m oncelog_simulation run --seeds $(FIRST_SEED)- --seconds $(SECONDS)
 
-kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
-	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
+kill-matrix: zookeeper ## every fault at every point of a transaction, and of a share group; the tables are kept in docs/kill-matrix.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md; found=$$?; \
+		PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix.shares --out docs/kill-matrix.md && exit $$found
 
 kill-matrix-cluster: zookeeper ## brokers killed at every step of a transaction over three of them (half an hour); the tables are kept in docs/kill-matrix-cluster.md
 	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix --out docs/kill-matrix-cluster.md

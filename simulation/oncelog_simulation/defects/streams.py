@@ -28,7 +28,7 @@ DEFECTS: Final = (
         "                epoch_tasks_of(value.active_tasks_pending_revocation, epoch),\n",
         "                epoch_tasks_of((), epoch),\n",
         STREAMS,
-        20,
+        60,
     ),
     Defect(
         "old-task-committed",

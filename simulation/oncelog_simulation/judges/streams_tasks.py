@@ -36,6 +36,7 @@ class StreamsTasks:
     """Checks the streams group of each coordinator, and its assignment in the end."""
 
     name = "streams tasks"
+    sees_only_partitions = False
 
     def __init__(self, notes: Notes, committed: Committed) -> None:
         self._notes = notes
