@@ -14,6 +14,10 @@ MAX_PRODUCERS: Final = 100
 """A log with more segments or producers has no `ClosedLog`, so that the state of very many logs stays small; opening
 such a log costs more than reading its state anyway.
 """
+MAX_ACTIVE_BYTES: Final = 64 << 20
+"""A log whose active segment is larger has no `ClosedLog`. Its first append would read the indexes on the event loop,
+which takes some 6 ms for an index of this size.
+"""
 
 
 class ClosedSegment(NamedTuple):

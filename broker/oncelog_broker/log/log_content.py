@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from oncelog_broker.log.closed_log import MAX_PRODUCERS, MAX_SEGMENTS, ClosedLog, ClosedSegment
+from oncelog_broker.log.closed_log import MAX_ACTIVE_BYTES, MAX_PRODUCERS, MAX_SEGMENTS, ClosedLog, ClosedSegment
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.new_directory import NewDirectory
@@ -93,11 +93,13 @@ class LogContent:
         return cls(local, epochs, producers)
 
     def closed_log(self, log_start_offset: int) -> ClosedLog | None:
-        """Return the state of the closed log; None if the state is too large, or contains aborted transactions, whose
-        index files must be read.
+        """Return the state of the closed log; None if the state or the active segment is too large, or if the log has
+        aborted transactions, whose index files must be read.
         """
         segments, producers = self.local.segments, self.producers.state
         if self.producers.aborted or len(segments) > MAX_SEGMENTS or len(producers) > MAX_PRODUCERS:
+            return None
+        if self.local.active.size > MAX_ACTIVE_BYTES:
             return None
         return ClosedLog(
             log_start_offset,

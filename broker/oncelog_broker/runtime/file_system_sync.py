@@ -18,8 +18,10 @@ from typing import Final
 
 FIRST_KERNEL: Final = (5, 8)
 """The first Linux whose syncfs reports failed writes."""
-FILE_SYSTEMS: Final = frozenset({"ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
-"""File systems whose syncfs makes everything durable and reports failed writes."""
+FILE_SYSTEMS: Final = frozenset({"ext4", "xfs", "f2fs", "tmpfs"})
+"""File systems whose syncfs makes everything durable and reports failed writes. Btrfs is not among them, because a file
+on a subvolume of Btrfs has another device number than the mount.
+"""
 MOUNTS: Final = "/proc/self/mountinfo"
 
 
@@ -49,7 +51,7 @@ def watched_file_system(path: str) -> SystemSync | None:
     try:
         if not reports_failures(sys.platform, os.uname().release):
             return None
-        if file_system_type(Path(MOUNTS).read_text(), os.stat(path).st_dev) not in FILE_SYSTEMS:
+        if file_system_type(os.fsdecode(Path(MOUNTS).read_bytes()), os.stat(path).st_dev) not in FILE_SYSTEMS:
             return None
         return SystemSync(path)
     except OSError:

@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple
 from oncelog_broker.log.closed_log import ClosedLog, ClosedSegment
 from oncelog_broker.log.leader_epochs import EpochEntry
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.segments.recovery import UNFINISHED_SUFFIXES
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, file_prefix
 from oncelog_broker.runtime.disk import Disk, FileStamp
 from oncelog_protocol.crc import crc32c
@@ -40,6 +41,10 @@ logger = logging.getLogger(__name__)
 
 CLOSED_LOGS_FILE: Final = "oncelog.closed-logs"
 VERSION: Final = 1
+MAX_ALL_SEGMENTS: Final = 100_000
+"""Limit on the segments of all logs in the file, some 70 bytes each; further logs have no state. Reading this number of
+segments takes less than half a second.
+"""
 NO_FILE: Final = FileStamp(0, 0, 0)
 """Stands for the stamp of a log file that does not exist, because the log has no records."""
 
@@ -68,14 +73,20 @@ class Entry(NamedTuple):
 def write_closed_logs(
     disk: Disk, directory: str, directory_id: str, logs: Iterable[tuple[PartitionLog, bytes | None]]
 ) -> None:
-    """Write the states of the logs in a data directory, after they were closed; `logs` also has the topic ids. Raises
+    """Write the states of the logs in a data directory, after they were closed; `logs` also has the topic ids. A log
+    has no state if a file of unfinished work is in its directory, because only recovery removes such a file. Raises
     OSError.
     """
     entries: dict[str, list[Any]] = {}
+    segments = 0
     for log, topic_id in logs:
         closed = log.closed_log()
-        if closed is not None:
-            entries[log.name] = _fields(disk, log, topic_id, closed)
+        if closed is None or segments + len(closed.segments) > MAX_ALL_SEGMENTS:
+            continue
+        if any(name.endswith(UNFINISHED_SUFFIXES) for name in disk.list_directory(log.directory)):
+            continue
+        segments += len(closed.segments)
+        entries[log.name] = _fields(disk, log, topic_id, closed)
     body = json.dumps({"directory_id": directory_id, "logs": entries}, separators=(",", ":")).encode()
     disk.replace_file(os.path.join(directory, CLOSED_LOGS_FILE), b"%d %08x\n" % (VERSION, crc32c(body)) + body)
 
@@ -102,13 +113,13 @@ def _fields(disk: Disk, log: PartitionLog, topic_id: bytes | None, closed: Close
 
 
 def read_closed_logs(disk: Disk, directory: str, directory_id: str | None) -> Mapping[str, Entry]:
-    """Return the entries by name of the log's directory; none if the file does not exist, is damaged, or belongs to
-    another data directory. Raises OSError.
+    """Return the entries by name of the log's directory; none if the file does not exist, cannot be read, is damaged,
+    or belongs to another data directory.
     """
     path = os.path.join(directory, CLOSED_LOGS_FILE)
-    if not disk.exists(path):
-        return {}
     try:
+        if not disk.exists(path):
+            return {}
         head, _, body = disk.read_file(path).partition(b"\n")
         version, crc = head.split(b" ")
         if int(version) != VERSION or int(crc, 16) != crc32c(body):
@@ -117,7 +128,7 @@ def read_closed_logs(disk: Disk, directory: str, directory_id: str | None) -> Ma
         if content["directory_id"] != directory_id:
             raise ValueError(f"it was written for the data directory {content['directory_id']}")
         return {name: _entry(*fields) for name, fields in content["logs"].items()}
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         logger.warning("all logs are opened from their files, because %s cannot be used: %s", path, error)
         return {}
 

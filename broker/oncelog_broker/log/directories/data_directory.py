@@ -315,7 +315,11 @@ class DataDirectory:
         try:
             self.file_system.sync()
         except OSError as error:
+            # The kernel reports a failed write only once on this descriptor, so a later sync of the file system would
+            # prove nothing about the logs that are not synced now.
             logger.warning("%s: the file system could not be synced, so each log is synced: %s", self.path, error)
+            self.file_system.close()
+            self.file_system = None
             return False
         return True
 

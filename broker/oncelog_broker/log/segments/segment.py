@@ -330,10 +330,13 @@ class Segment:
         self._replay_tail()
 
     def make_dormant(self, next_offset: int) -> None:
-        """Undo a failed `activate` of the last segment, which ends before `next_offset`."""
+        """Undo a failed `activate` or rebuild of a segment that ends before `next_offset`, so that nothing uses facts
+        of only some of its batches.
+        """
         self.offset_index.forget()
         self.time_index.forget()
         self.next_offset = next_offset
+        self._max_timestamp_known = False
 
     def start_verified(self, offset: int) -> int:
         """Make this segment the active segment with only the index entries below `offset`; returns the position from
@@ -368,7 +371,11 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the batch headers. Raises CorruptBatch."""
         was_active, next_offset = self.offset_index.is_active, self.next_offset
-        self.activate_from_log()
+        try:
+            self.activate_from_log()
+        except BaseException:
+            self.make_dormant(next_offset)
+            raise
         if not was_active:
             self.seal()
         self.next_offset = next_offset
@@ -415,11 +422,11 @@ class Segment:
             self._rebuild_because(error)
             last = self.time_index.last()
         self._max_timestamp, self._max_timestamp_offset = last
-        self._max_timestamp_known = True
         if last.timestamp == NO_TIMESTAMP:
             for batch in scan_headers(self.file, 0, self.size):
                 if batch.max_timestamp > self._max_timestamp:
                     self._max_timestamp, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
+        self._max_timestamp_known = True
 
     def _rebuild_because(self, reason: IndexCorrupt) -> None:
         logger.warning("%s: rebuilding the indexes: %s", self.path, reason)

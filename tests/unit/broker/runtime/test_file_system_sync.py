@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog_broker.runtime import file_system_sync
 from oncelog_broker.runtime.file_system_sync import (
     SystemSync,
     file_system_type,
@@ -61,3 +62,10 @@ def test_a_file_system_is_synced_until_it_is_closed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Bad file descriptor") as failure:
         sync.sync()
     assert failure.value.errno == errno.EBADF
+
+
+def test_mounts_with_names_that_are_not_utf_8_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_bytes(b"1 2 0:1 / /mnt/\xff rw - vfat /dev/sdb rw\n")
+    monkeypatch.setattr(file_system_sync, "MOUNTS", str(mounts))
+    assert watched_file_system(str(tmp_path)) is None

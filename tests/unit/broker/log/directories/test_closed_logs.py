@@ -16,7 +16,9 @@ from tests.support.logs import make_log
 from tests.support.producers import ABORT, COMMIT, mark, produce
 from tests.support.storage import NOW, SMALL, FaultyDisk, contents, fill, make_batch
 
+from oncelog_broker.log import log_content
 from oncelog_broker.log.closed_log import MAX_PRODUCERS
+from oncelog_broker.log.directories import closed_logs
 from oncelog_broker.log.directories.closed_logs import CLOSED_LOGS_FILE, read_closed_logs
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
@@ -404,6 +406,38 @@ class TestNotSaved:
         stop(manager)
         assert self.saved(data) == set()
 
+    @pytest.mark.parametrize("suffix", [".swap", ".cleaned", ".deleted", ".tmp"])
+    def test_a_log_with_files_of_unfinished_work(
+        self, start: Callable[..., LogManager], data: Path, suffix: str
+    ) -> None:
+        """Only recovery removes such a file; a `.swap` that stayed would later replace newer records."""
+        manager = start()
+        for partition in range(2):
+            fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), 1)
+        (data / "orders-0" / f"{0:020d}.log{suffix}").touch()
+        stop(manager)
+        assert self.saved(data) == {"orders-1"}
+
+    def test_a_log_with_a_large_active_segment(
+        self, start: Callable[..., LogManager], data: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = start()
+        for partition, records in enumerate((1, 9)):
+            fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), records)
+        monkeypatch.setattr(log_content, "MAX_ACTIVE_BYTES", first(manager).local.active.size)
+        stop(manager)
+        assert self.saved(data) == {"orders-0"}
+
+    def test_logs_above_the_limit_of_all_segments(
+        self, start: Callable[..., LogManager], data: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(closed_logs, "MAX_ALL_SEGMENTS", 2)
+        manager = start()
+        for partition in range(3):
+            fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), 1)
+        stop(manager)
+        assert len(self.saved(data)) == 2
+
     def test_a_log_that_was_not_closed_cleanly(self, start: Callable[..., LogManager], data: Path) -> None:
         disk = Reads()
         manager = start(disk)
@@ -425,6 +459,15 @@ class TestNotSaved:
         disk = NoStamps()
         assert (data / CLOSED_LOGS_FILE).exists()
         assert len(contents(first(start(disk)))) == 33
+
+
+def test_a_file_that_cannot_be_read_is_ignored(start: Callable[..., LogManager], data: Path) -> None:
+    manager = start()
+    fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
+    stop(manager)
+    (data / CLOSED_LOGS_FILE).unlink()
+    (data / CLOSED_LOGS_FILE).mkdir()  # reading it fails with EISDIR
+    assert len(contents(first(start()))) == 3
 
 
 @pytest.mark.parametrize("seed", range(60))

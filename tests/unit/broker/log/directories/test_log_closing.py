@@ -17,6 +17,7 @@ from tests.support.producers import produce
 from tests.support.storage import NOW, SMALL, contents, fill
 
 from oncelog_broker.log.directories import data_directory
+from oncelog_broker.log.directories.closed_logs import CLOSED_LOGS_FILE
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk, RealFile
@@ -139,6 +140,23 @@ def test_after_a_failed_sync_of_the_file_system_each_log_is_synced(
     disk.synced.clear()
     manager.close()
     assert all(str(tmp_path / f"orders-{partition}") in disk.synced for partition in range(LOGS))
+    check(open_manager(tmp_path, RealDisk()))
+
+
+def test_a_file_system_whose_sync_has_failed_is_never_synced_as_a_whole_again(
+    tmp_path: Path, few_are_many: None
+) -> None:
+    """The kernel reports a failed write only once, so the next sync would succeed without the lost records."""
+    disk = Syncs(whole=errno.EIO)
+    manager = with_logs(tmp_path, disk)
+    (home,) = manager._directories
+    assert not home.sync_file_system(LOGS)
+    disk.whole = 0  # the next sync would succeed
+    assert not home.syncs_together(LOGS)
+    assert not home.sync_file_system(LOGS)
+    manager.close()
+    assert all(str(tmp_path / f"orders-{partition}") in disk.synced for partition in range(LOGS))
+    assert not (tmp_path / CLOSED_LOGS_FILE).exists(), "the next start opens all logs from their files"
     check(open_manager(tmp_path, RealDisk()))
 
 

@@ -10,7 +10,7 @@ from tests.support.storage import NOW, FaultyDisk, make_batch
 
 from oncelog_broker.log.segments.segment import DELETED_SUFFIX, Segment
 from oncelog_broker.runtime.disk import Disk, RealDisk
-from oncelog_protocol.records.batch import NO_TIMESTAMP
+from oncelog_protocol.records.batch import MAGIC_AT, NO_TIMESTAMP, CorruptBatch
 
 BASE = 100
 SIZE = len(make_batch())
@@ -180,3 +180,22 @@ def test_a_deleted_segment_loses_its_names_and_keeps_files_of_its_successor(tmp_
     assert left == sorted([*(Path(path).name for path in marked), f"{BASE:020d}.snapshot"])
     assert all(path.endswith(DELETED_SUFFIX) for path in marked)
     assert Path(marked[0]).name == f"{BASE:020d}.log{DELETED_SUFFIX}", "the log goes first"
+
+
+def test_a_rebuild_that_meets_a_bad_batch_leaves_no_partial_facts(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    fill(segment, 6)
+    segment = reopened(segment, tmp_path)
+    end, newest = segment.next_offset, segment.max_timestamp
+    bad = list(segment.batches_from(BASE))[3].position + MAGIC_AT
+    with open(segment.path, "r+b") as file:
+        file.seek(bad)
+        file.write(b"\x07")
+    with pytest.raises(CorruptBatch):
+        segment.rebuild_indexes()
+    assert segment.next_offset == end
+    assert not segment.offset_index.is_active
+    with open(segment.path, "r+b") as file:
+        file.seek(bad)
+        file.write(b"\x02")
+    assert segment.max_timestamp == newest
