@@ -34,7 +34,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run foreign-suites cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -142,8 +142,9 @@ soak-spark: pipeline zookeeper ## a query with windows while drivers, workers an
 simulate: $(STAMP)    ## simulated clusters, seed after seed, for ten minutes (or SECONDS=3600 FIRST_SEED=201); docs/simulation.md
 	$(BIN)/python -m oncelog_simulation run --seeds $(FIRST_SEED)- --seconds $(SECONDS)
 
-kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
-	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
+kill-matrix: zookeeper ## every fault at every point of a transaction, and of a share group; the tables are kept in docs/kill-matrix.md
+	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md; found=$$?; \
+		PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix.shares --out docs/kill-matrix.md && exit $$found
 
 kill-matrix-cluster: zookeeper ## brokers killed at every step of a transaction over three of them (half an hour); the tables are kept in docs/kill-matrix-cluster.md
 	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix --out docs/kill-matrix-cluster.md
@@ -159,6 +160,9 @@ bench: $(STAMP)       ## the benchmark table, printed and kept in bench/RESULTS.
 
 interop: zookeeper     ## other clients, and Apache Kafka itself, beside our broker: some ten minutes, two of them to compare answers
 	$(BIN)/pytest -q -o faulthandler_timeout=600 tests/interop
+
+foreign-suites: zookeeper ## the test suites of franz-go and librdkafka against our brokers: half an hour, and as much to build librdkafka
+	$(BIN)/pytest -q -o faulthandler_timeout=3600 -m "soak or not soak" tests/interop/test_kgo.py tests/interop/test_librdkafka_suite.py
 
 # What only the site needs: `make test` does without it.
 $(DOCUMENTS): $(STAMP)

@@ -1,4 +1,4 @@
-"""What a broker costs that has many partitions: its start, stop and rest. `python bench/growth.py [--keep growth]`.
+"""What a broker costs that has many partitions: its start, stop and rest. `python bench/growth.py [--keep]`.
 
 For 1,000, 5,000 and 10,000 partitions, each with one record:
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import resource
 import signal
@@ -251,7 +252,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="1,000 partitions and short waits; not kept")
     arguments.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
-    arguments.add_argument("--keep", metavar="PART", help="keep the figures as this part, such as `growth`")
+    arguments.add_argument("--keep", action="store_true", help="keep the figures as the part `growth`")
+    arguments.add_argument("--before", action="store_true", help="keep them as the figures before a change")
     options = arguments.parse_args()
     table = Table()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -262,8 +264,10 @@ def main() -> None:
         start_up(table, directory, bytecode)
         for count in options.sizes[:1] if options.quick else options.sizes:
             grow(table, directory, bytecode, count, 10 if options.quick else 1)
-    if options.keep and not options.quick:
-        keep({options.keep: table.rows})
+    if options.before:
+        keep({"growth, before": [dataclasses.replace(row, what=f"before: {row.what}") for row in table.rows]})
+    elif options.keep and not options.quick:
+        keep({"growth": table.rows})
 
 
 if __name__ == "__main__":

@@ -68,6 +68,27 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
     ],
+    "Many partitions (seconds by the wall, on a loaded machine; before: each log was opened, synced and visited)": [
+        Line(
+            f"{count:,} partitions: {what}",
+            f"{count:,} partitions: {row}",
+            "before",
+            f"before: {count:,} partitions: {row}",
+        )
+        for count in (1_000, 5_000, 10_000)
+        for what, row in (
+            (
+                "start after kill -9, one written since the last stop",
+                "start after kill -9, 1 written since the stop: ready",
+            ),
+            (
+                "start after kill -9, all written since the last stop",
+                "start after kill -9, all written since the stop: ready",
+            ),
+            ("orderly stop, each written once", "orderly stop, each written once"),
+            ("idle CPU", "idle CPU"),
+        )
+    ],
     "Several workers": [
         *(
             Line(what, f"{row}: 2 workers", "a broker alone", f"{row}: a broker alone")

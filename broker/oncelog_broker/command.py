@@ -109,6 +109,9 @@ def serve(
     \b Listen on any free port, for tests:
       oncelog serve --data /tmp/test --set listeners=PLAINTEXT://127.0.0.1:0
     """
+    from oncelog_broker.runtime.garbage import keep_collections_short, pause_collections
+
+    pause_collections()  # before most modules are imported
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.config.load import load_broker_config
 
@@ -143,6 +146,7 @@ def serve(
         for assignment in assignments:
             arguments += ["--set", assignment]
         arguments += ["--log-level", log_level, "--log-format", log_format]
+        keep_collections_short(after_pause=True)
         sys.exit(asyncio.run(serve_workers(config, Workers(count, arguments), startup_options)))
 
     import uvloop
@@ -194,7 +198,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.stores.embedded import StoreFileError
     from oncelog_broker.metadata.stores.store import MetadataError
-    from oncelog_broker.runtime.garbage import keep_collections_short, pause_collections
+    from oncelog_broker.runtime.garbage import keep_collections_short
     from oncelog_protocol.errors import KafkaError
 
     assert isinstance(broker, Broker)
@@ -212,7 +216,6 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         EndpointInUse, NoCommonLevel, NoteError, StartRefused,
     )  # fmt: skip
-    pause_collections()
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # the start may be waiting for ZooKeeper

@@ -7,6 +7,7 @@ are checked in the module that declares the option, with better messages.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -48,6 +49,7 @@ def _choices(member: Any) -> tuple[Any, ...]:
     return get_args(member) if str(get_origin(member)) == "typing.Literal" else (member,)
 
 
+@cache  # each client checks its options, and a Spark task opens several clients
 def _classes(declared: Any) -> tuple[type, ...] | None:
     """Return the classes of a union; None if a member is not a plain class."""
     found = tuple(get_origin(each) or each for each in members(declared))

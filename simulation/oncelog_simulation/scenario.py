@@ -22,6 +22,7 @@ from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.judges.settings import Settings
 from oncelog_simulation.judges.share_locks import ShareLocks
 from oncelog_simulation.judges.shared import Shared
+from oncelog_simulation.judges.streams_tasks import StreamsTasks
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
 from oncelog_simulation.workloads.notes import Notes
@@ -60,6 +61,7 @@ class WholeCluster:
             Laggards(),
             ShareLocks(self.notes),
             Shared(self.notes, committed),
+            StreamsTasks(self.notes, committed),
             Histories(self.notes, committed),
             Logs(committed),
             Settings(),

@@ -16,7 +16,7 @@ RULES = [
     f"S{number}"
     for number in (*range(1, 15), *range(20, 47), *range(50, 68), *range(70, 82), *range(85, 99), *range(120, 125))
 ]
-SCENARIOS = [f"E{number}" for number in (*range(1, 34), *range(40, 50), *range(53, 59))]
+SCENARIOS = [f"E{number}" for number in (*range(1, 34), *range(40, 50), *range(53, 60))]
 TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 

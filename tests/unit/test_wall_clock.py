@@ -49,7 +49,7 @@ ALLOWED = {
     "broker/oncelog_broker/web/serving.py": (1, "shown by /health/live, so that clocks can be compared"),
     "broker/oncelog_broker/upkeep/maintenance.py": (2, "retention of records; producers expire by both clocks (S56)"),
     "broker/oncelog_broker/upkeep/cleaning.py": (2, "compaction lag and delete horizons, by timestamps of records"),
-    "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
+    "broker/oncelog_broker/log/log_content.py": (2, "stands in for the timestamp of a segment that has none"),
     "broker/oncelog_broker/log/segments/local_log.py": (2, "stands in for the timestamp of a segment that has none"),
     "broker/oncelog_broker/log/segments/segment.py": (1, "retention of a segment without timestamps, by its file"),
     "broker/oncelog_broker/metadata/membership/incarnation.py": (1, "which of several session traces was written last"),
@@ -58,7 +58,7 @@ ALLOWED = {
         "stamps the copy of the metadata; the newest one is used",
     ),
     "broker/oncelog_broker/starting/data_start.py": (2, "shows when a copy was written"),
-    "broker/oncelog_broker/runtime/disk.py": (1, "when a file was last written: see segment.py"),
+    "broker/oncelog_broker/runtime/disk.py": (2, "when a file was last written: see segment.py; stamps of files"),
     "broker/oncelog_broker/server/net/login_gate.py": (1, "the expiry of a token, which its issuer has stamped"),
     "broker/oncelog_broker/security/tls/contexts.py": (1, "whether a key store is another file than before"),
     # --- ages and points in time that people read or write

@@ -54,7 +54,7 @@ class SocketServer:
         self._config = config
         self._host = host
         self._advertised = advertised_listeners(config, socket.gethostname())
-        inter_broker_listener(config)  # raises InvalidConfig if it is missing
+        inter_broker_listener(config)  # raises InvalidConfig if the inter-broker listener is missing
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
             _limits(config, divide_descriptors(config, host.disk)),

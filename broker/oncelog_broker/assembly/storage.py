@@ -175,7 +175,7 @@ class Storage:
     async def _note_store_at_the_end(self) -> None:
         try:
             await self.note_store()
-        except OSError as error:  # harmless: the next start compares with an older id
+        except OSError as error:  # harmless: the next start compares the store with an older id
             logger.error(
                 "the id of the metadata store's last write could not be written to oncelog.identity",
                 extra={"reason": error},

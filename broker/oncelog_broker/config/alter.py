@@ -100,8 +100,8 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
     """Return the dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
     `alter_topic_overrides`.
 
-    The error for a read-only key is INVALID_REQUEST, as in Kafka. If one of Kafka's dynamic keys has no effect here,
-    its value is stored nevertheless.
+    The error for a read-only key is INVALID_REQUEST, as in Kafka. If one of Kafka's dynamic keys has no effect in
+    oncelog, its value is stored nevertheless.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -163,7 +163,7 @@ def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConf
 
 
 def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """Return the settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for
+    """Return the settings of a subscription of client metrics after `changes`. Raises KafkaError INVALID_REQUEST for
     an unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, a repeated list element,
     or a pattern for an attribute that clients do not have.
     """
@@ -204,7 +204,7 @@ def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> 
 
 
 def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:
-    """Return the declaration of one of Kafka's dynamic keys without effect here. Raises KafkaError for any other
+    """Return the declaration of one of Kafka's dynamic keys without effect in oncelog. Raises KafkaError for any other
     name.
     """
     from oncelog_broker.config import effectless_keys

@@ -18,7 +18,7 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 T_co = TypeVar("T_co", covariant=True)
 
 NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
-"""The log message about a key of Kafka that is set but has no effect here."""
+"""The log message about a key of Kafka that is set but has no effect in oncelog."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -81,7 +81,7 @@ def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | N
     """Return the known key that is most similar to `name`; None if no key is similar. `likeness` is the minimum
     similarity from 0 to 1, as in difflib.
     """
-    from difflib import get_close_matches  # imported here because difflib is needed only for misspelt keys
+    from difflib import get_close_matches  # imported late: only misspelt keys need difflib
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 

@@ -1,7 +1,7 @@
-"""The broker keys of Apache Kafka 4.3 that have no effect here.
+"""The broker keys of Apache Kafka 4.3 that have no effect in oncelog.
 
 Tools and infrastructure code for Kafka set common sets of keys and stop at the first refusal, so a key without effect
-here is accepted, with a warning in the log. There are three kinds:
+in oncelog is accepted, with a warning in the log. There are three kinds:
 
 - Dynamic keys may change while the broker runs. The value must have the key's type; the value is stored and described.
 - Static keys are read by Kafka only at startup. Static keys without effect are accepted at startup, and refused while
@@ -55,7 +55,6 @@ _DYNAMIC: Final = {
 }
 
 _STATIC: Final = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 broker.heartbeat.interval.ms broker.session.timeout.ms controller.socket.timeout.ms
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms

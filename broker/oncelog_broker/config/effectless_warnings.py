@@ -1,4 +1,4 @@
-"""Logs a warning for each of Kafka's keys that is set and has no effect here; each key causes one warning."""
+"""Logs a warning for each of Kafka's keys that is set and has no effect in oncelog; each key causes one warning."""
 
 from __future__ import annotations
 

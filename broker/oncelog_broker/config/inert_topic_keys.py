@@ -1,4 +1,4 @@
-"""Kafka's topic keys without effect here, which are declared so that scripts for Kafka work.
+"""Kafka's topic keys without effect in oncelog. The keys are declared so that scripts for Kafka work.
 
 This module declares a key if scripts for Kafka commonly set the key. A value that would enable a feature that this
 broker lacks (recompression, tiered storage) is refused; every other value is allowed. In the same way, a Kafka broker

@@ -11,7 +11,7 @@ An ONCELOG_ variable that names no key is refused if its name resembles a key. O
 a warning, because other programs use this prefix, too: Kubernetes sets variables for each service of a namespace, such
 as ONCELOG_PORT for a service `oncelog`.
 
-A key of Kafka that has no effect here is accepted with a warning (`effectless_keys`).
+A key of Kafka that has no effect in oncelog is accepted with a warning (`effectless_keys`).
 
 All invalid settings are reported together, each with key, value, source and the allowed values.
 """
@@ -107,7 +107,9 @@ def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = 
 
 
 def _take_without_effect(setting: Setting) -> None:
-    """Accept a key of Kafka that has no effect here, and log a warning. Raises InvalidConfig for any other key."""
+    """Accept a key of Kafka that has no effect in oncelog, and log a warning. Raises InvalidConfig for any other
+    key.
+    """
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(setting.name, setting.text)

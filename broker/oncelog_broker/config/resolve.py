@@ -112,8 +112,8 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
 
 
 def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
-    """Return the DescribeConfigs entries of Kafka's keys without effect here, for the dynamic settings of this broker
-    (`own`) and of all brokers.
+    """Return the DescribeConfigs entries of Kafka's keys without effect in oncelog, for the dynamic settings of this
+    broker (`own`) and of all brokers.
     """
     given: dict[str, list[ConfigSynonym]] = {}
     for settings, source in (

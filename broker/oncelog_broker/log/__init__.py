@@ -11,9 +11,9 @@ log's directory that is not synced yet, `closed_log` is the state of a closed lo
 logs that background tasks must visit. `checkpoints` reads and writes Kafka's small text files, and `config` has the
 settings that storage needs.
 
-Two subpackages are below the interface: `segments` (files, indexes, roll, retention, recovery) and `producers`
-(duplicate detection, open and aborted transactions). Two subpackages are above the interface and use it: `compaction`,
-and `directories` (all logs of a broker).
+Below the interface are the subpackages `segments` (files, indexes, roll, retention, recovery) and `producers`
+(duplicate detection, open and aborted transactions). The subpackages `compaction` and `directories` (all logs of a
+broker) use the interface.
 
 All functions are synchronous and must run in the thread of the event loop. If another thread may run a function, such
 as `PendingFlush.sync`, the function's docstring says so.

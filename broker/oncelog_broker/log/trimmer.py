@@ -2,8 +2,8 @@
 newest records (truncation).
 
 A follower truncates the end of its log: it removes the records that its leader does not have. A truncation waits for
-the disk, and may replay the producer state of an entire segment, so it runs in a worker thread. The caller sets
-`LogState.is_truncating` during the truncation; no other task, including background maintenance, may change the log
+the disk, and may read all batches of a segment to restore the producer state, so it runs in a worker thread. The caller
+sets `LogState.is_truncating` during the truncation; no other task, including background maintenance, may change the log
 until the flag is cleared.
 """
 
@@ -132,7 +132,7 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # a full disk does no harm here: the next startup drops the entries
+                if not is_out_of_space(error):  # a full disk is harmless: the next startup drops the entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
     # --- methods that compaction calls --------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # even if the log has no records
+            self._lower_checkpoints(0)  # lower the checkpoints even if the log has no records
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)

@@ -34,7 +34,7 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
         try:
             return records_data(batch, min(UNPACKED_IN_PLACE, max_bytes))
         except RecordsTooLarge:
-            pass  # too large for this thread: try a job below
+            pass  # the records are too large for this thread: try a job below
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
         data = yield HeavyJob(partial(records_data, batch, max_bytes))

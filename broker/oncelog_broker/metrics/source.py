@@ -183,7 +183,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # it has records, perhaps of an earlier process
+                used.add(partition.topic)  # the topic has records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}

@@ -23,9 +23,9 @@ class ApiTimes:
     """The durations of the requests of one API, in seconds.
 
     `total` is the time from the arrival of the complete request to the moment at which the response is passed to the
-    transport. A request that does not wait has only a total. A request that waits has three stages: `local` until it
-    waits; `remote` while it waits for replicas, records or long work; `send` from the end of the wait until the
-    response is encoded and passed to the transport.
+    transport. For a request that does not wait, only `total` is recorded. A request that waits has three stages:
+    `local` until it waits; `remote` while it waits for replicas, records or long work; `send` from the end of the wait
+    until the response is encoded and passed to the transport.
     """
 
     __slots__ = ("local", "remote", "send", "total", "waited")

@@ -1,12 +1,12 @@
 """Replicas of partitions: leader and follower roles, high watermark, in-sync replicas (ISR), and the purgatory of each
 leader.
 
-Modules without I/O: `roles` (this broker's role in a partition), `high_watermark` (how far the high watermark may
+Modules without I/O are `roles` (this broker's role in a partition), `high_watermark` (how far the high watermark may
 advance), `isr` (which replicas are in sync, ISR shrink and expand), `follower_progress` (how far a follower has
-fetched). Further modules without I/O: `truncation` (where a follower truncates its log), `fetch_plan` (the next request
-of a fetcher), `throttle` (the replication quota of catching-up replicas).
+fetched). Further modules without I/O are `truncation` (where a follower truncates its log), `fetch_plan` (the next
+request of a fetcher), `throttle` (the replication quota of catching-up replicas).
 
-Modules for one partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
+Modules for one partition are `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
 applies the leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards`
 (detects a marker between the verification of a transaction and its append).
 

@@ -118,7 +118,7 @@ class DirectoryMoves:
         """Begin to move a log to the data directory at `path`, and cancel any other move of this log. If the log is
         already in that directory, no move begins.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION (the topic's name is too long), LOG_DIR_NOT_FOUND,
+        Raises KafkaError INVALID_TOPIC_EXCEPTION (the topic's name is too long), LOG_DIR_NOT_FOUND,
         UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (this broker does not host the partition yet; its log will be
         created in that directory), KAFKA_STORAGE_ERROR (the log is offline).
         """

@@ -34,7 +34,7 @@ MAX_NAMES: Final = 20
 async def adopt_unknown(
     store: MetadataStore, topics: Iterable[FoundTopic], broker_id: int, entropy: Entropy = system_entropy
 ) -> None:
-    """Add every topic and partition that has a log on this broker to the store. Raises StoreUnavailable,
+    """Add to the store every topic and partition that has a log on this broker. Raises StoreUnavailable,
     MalformedPayload.
     """
     topics = list(topics)

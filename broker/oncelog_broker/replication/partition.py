@@ -205,7 +205,7 @@ class Partition(Replica):
         end offset of that epoch in the leader's log, to which the follower truncates. The caller may pass a fetch to
         `on_follower_fetch` only if this method has returned None for it.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
         if self.is_resigned or broker_id not in self.followers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -381,7 +381,7 @@ class Partition(Replica):
 
         `records` is writable memory, which is modified in place. The caller has created `guard` before it verified the
         producer's transaction; the guard detects a marker that was written since then. `records_checked` means that
-        each record of the batch has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        each record of the batch has been checked already. Raises KafkaError NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """

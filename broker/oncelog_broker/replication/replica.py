@@ -229,7 +229,7 @@ class Replica:
         """Compare a client's leader epoch with this replica's; -1 means that the client does not know the epoch
         (KIP-320).
 
-        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         if epoch < 0 or epoch == self.leader_epoch:
             return

@@ -172,7 +172,7 @@ class Replicas:
     def leader(self, topic: str, index: int) -> Partition:
         """Return the partition, if this broker leads it and this broker's session with the metadata store is valid.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self.led_by_name(topic, index)
         if self.may_lead is not None and not self.may_lead():
@@ -242,7 +242,7 @@ class Replicas:
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """Return the partition, led or followed, for readers of its log. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        """Return the partition, led or followed, for readers of its log. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION,
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self._hosts.get((topic, index))
@@ -262,7 +262,7 @@ class Replicas:
         """Return the leader epoch of a log's last batch (-1 for an empty log) and the log end offset, whichever broker
         leads.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
+        Raises KafkaError KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
         or truncated.
         """
         key = (topic, index)
@@ -593,7 +593,7 @@ class Replicas:
             self._fetching.follow(partition)
 
     def wanted_log(self, partition: Partition) -> WantedLog:
-        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        """Return the names, ids and present settings with which the log of a hosted partition must exist."""
         return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
 
     def _is_wanted(self, wanted: WantedLog) -> bool:

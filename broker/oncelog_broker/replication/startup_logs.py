@@ -28,7 +28,9 @@ because a log could not distinguish the sequences of two producers with the same
 producers.
 """
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of an adopted topic whose own settings are unknown; they keep all records."""
+"""Settings of a topic that is created from its logs, and whose own settings are unknown. With these settings all
+records are kept.
+"""
 EPOCH_LEAP: Final = 1000
 """If a cluster that had other members is founded again, this number is added to the leader epochs of the adopted logs,
 because the other members may have led in later epochs. No epoch is used twice if the number of later elections was
@@ -106,7 +108,9 @@ def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
 
 
 def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | None) -> dict[str, str]:
-    """Return the settings of an adopted topic. `known` are the topic's previous settings; None if they are unknown."""
+    """Return the settings of a topic that is created from its logs. `known` are the topic's previous settings; None if
+    they are unknown.
+    """
     of_its_own = NO_SETTINGS if needed is None else needed(topic)
     if known is None and not of_its_own:
         return dict(KEEP_ALL)

@@ -10,7 +10,7 @@ mappings. `disk_troubles` limits the log lines about a failing disk, and `addres
 `reserved_ports` reserves ports on which several processes listen, `cores` counts processor cores, and `private_files`
 sets file modes.
 
-For waiting and long work: `answers` has answers, which are values or futures of values; `steps` has long work in the
+For waiting and long work, `answers` has answers, which are values or futures of values; `steps` has long work in the
 form of generators, and `slices` runs it in slices. `round_robin` gives waiting work its slices in round-robin order,
 and `loop_budget` limits the work in one iteration of the event loop. `garbage` keeps full garbage collections short.
 """

@@ -115,7 +115,7 @@ class LogMaintenance:
         for log in self._logs.upkeep.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.upkeep.logs_with_closed_segments():
-            if log.state.may_be_changed and log.flusher.is_flush_due:  # the flushes before took time
+            if log.state.may_be_changed and log.flusher.is_flush_due:  # check again: earlier flushes took time
                 await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:

@@ -49,7 +49,7 @@ class WorkerProcess:
         connect: Callable[[Callable[[], None]], Awaitable[socket.socket]] | None,
     ) -> None:
         """`connect` creates the worker's end of a connection to the supervisor's store; its argument is called when the
-        worker hangs. None if the workers use ZooKeeper.
+        worker hangs. `connect` is None if the workers use ZooKeeper.
         """
         self.plan = plan
         self._template = template
@@ -86,7 +86,7 @@ class WorkerProcess:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
         try:
             process = self._process = await self._start()
-        except OSError as error:  # retry later: a shortage of processes or files may pass
+        except OSError as error:  # retry later: a shortage of processes or file descriptors may pass
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"

@@ -115,7 +115,7 @@ class PreparedTransactions:
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # without an open transaction, do not fence the producer
+        if known.state == ONGOING:  # if no transaction is open, do not fence the producer
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):

@@ -82,8 +82,8 @@ class TransactionAdmin:
 
         `duration_ms` selects only ids whose transaction has been open for longer than this many milliseconds. `pattern`
         is a regular expression
-        that the full id must match. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a
-        broker is too old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        that the full id must match. Raises KafkaError INVALID_REQUEST for an unknown state, UnsupportedVersion if a
+        broker is too old for a filter (`duration_ms` needs Kafka 3.8, `pattern` Kafka 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -210,7 +210,7 @@ class TransactionAdmin:
         """
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # no open transaction: `abort` raises the error
+            return True  # no transaction is open, and `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -234,7 +234,7 @@ class TransactionAdmin:
         """Write the missing marker of a hanging transaction, in this partition only. Returns the aborted producer's
         state.
 
-        Never abort a transaction that does not hang: its other partitions may still be committed. Raises KafkaError:
+        Never abort a transaction that does not hang: its other partitions may still be committed. Raises KafkaError
         INVALID_TXN_STATE if no open transaction starts at `start_offset`.
         """
         aborted: list[ProducerState] = []
@@ -263,7 +263,7 @@ class TransactionAdmin:
         that cannot describe their producers (Kafka before 3.0).
 
         `coordinator_epoch` is the epoch of the last marker of this producer, below 0 if there was none. Raises
-        KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         await self._at_leader(
             partition, lambda node_id: self._write_abort_marker(node_id, partition, producer, coordinator_epoch)

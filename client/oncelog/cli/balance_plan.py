@@ -197,8 +197,8 @@ class _Placing:
         return self._racks[target] not in others or self._racks[source] in others
 
     def spread_leaders(self) -> None:
-        """Change preferred leaders until the numbers of partitions that two brokers lead differ by at most one, as far
-        as the replicas allow.
+        """Change preferred leaders until the numbers of partitions that any two brokers lead differ by at most one, as
+        far as the replicas allow.
 
         Each iteration finds the shortest chain of changes from a broker that leads many partitions to a broker that
         leads few. For example, broker a passes b the lead of a partition that b also holds, and b passes c the lead of

@@ -165,7 +165,7 @@ def reset(
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if not committed and not topics and from_file is None:
-                # call this only for its error: it raises GROUP_ID_NOT_FOUND if the group does not exist
+                # This call only serves to raise GROUP_ID_NOT_FOUND if the group does not exist.
                 await admin.groups.describe([group_id])
             if from_file is not None:
                 plan = _plan_from(from_file)

@@ -53,7 +53,9 @@ def move_dir(targets: tuple[Target, ...], bootstrap: str, broker_id: int, path: 
 
 
 async def _replicas_of(admin: Admin, targets: Sequence[Target], broker_id: int) -> list[TopicPartition]:
-    """Return the partitions that have a replica on the broker. Raises Failure if there is none."""
+    """Return the named partitions, and of named topics the partitions that have a replica on the broker. Raises Failure
+    if there is none.
+    """
     topics = await admin.describe_topics({topic for topic, _ in targets})
     named = {target for target in targets if target[1] is not None}
     found = [

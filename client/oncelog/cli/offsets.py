@@ -63,8 +63,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 def parse_position(text: str, now_ms: int) -> Position:
     """Return the position that `text` describes; an age such as 5m is subtracted from `now_ms`. Raises ValueError,
-    whose message
-    lists the valid forms."""
+    whose message lists the valid forms.
+    """
     text = text.strip()
     if text == "earliest":
         return Earliest()

@@ -63,7 +63,7 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # not of the network, whose errors are KafkaErrors
+    except OSError as error:  # an error of a file; network errors are KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -194,7 +194,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            # Call this only for its error: it raises one for a group of another protocol.
+            # This call only serves to raise an error if the group has another protocol.
             await admin.shares.describe(group_ids)
             await admin.groups.delete(group_ids)
 

@@ -215,8 +215,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Subscribe to these topics, or to all topics whose full name matches `pattern`; the next poll joins the group,
         whose members share the partitions of these topics.
 
-        Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
-        `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or
+        Replaces an earlier subscription. Raises ValueError if there is no group_id, if `topics` and `pattern` are both
+        given or both missing, or if partitions were assigned by hand. Raises TypeError for a listener with missing or
         unknown methods, and ClientClosed.
         """
         self._check_open()

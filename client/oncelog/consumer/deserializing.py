@@ -53,7 +53,7 @@ class Deserializing(NamedTuple):
                 done[partition] = returned
             return done
         except BaseException:
-            done = {}  # no caller gets these records
+            done = {}  # the call is cancelled, so no caller gets these records
             raise
         finally:
             _go_back(taken, done, positions)

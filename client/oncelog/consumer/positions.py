@@ -242,11 +242,11 @@ class PartitionPosition:
 class Positions:
     """All assigned partitions in round-robin order.
 
-    Records and errors share the order, so that a backlog of one partition does not delay the error of another partition
-    (E53). `poll` counts the calls of the application to `Consumer.poll` so far. `withheld` contains the end of the
-    returned records for
-    partitions whose next records are taken but not returned yet (`deserializing`). If the application drops or moves
-    such a partition, its entry is removed, and the partition's own position is used again.
+    Records and errors are taken in the same round-robin order, so that a backlog of one partition does not delay the
+    error of another partition (E53). `poll` counts the calls of the application to `Consumer.poll` so far. `withheld`
+    contains the end of the returned records for partitions whose next records are taken but not returned yet
+    (`deserializing`). If the application drops or moves such a partition, its entry is removed, and the partition's own
+    position is used again.
     """
 
     def __init__(self) -> None:
@@ -303,7 +303,7 @@ class Positions:
         """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # set when the records were taken
+            assert done is not None  # `done_with` was set when the records were taken
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 

@@ -173,7 +173,7 @@ class PartitionSequences:
                 # The response to the first waiting batch will show whether the given-up batches are in the log.
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
-                self.is_unresolved = self.has_gap = False  # later batches are in the log
+                self.is_unresolved = self.has_gap = False  # later batches are in the log, and so is the given-up batch
             else:
                 self.needs_restart = True
         elif self.has_gap:

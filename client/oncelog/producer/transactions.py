@@ -140,10 +140,9 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Context manager for a wait of `send` for metadata or memory. If the wait fails or is cancelled, the
-        transaction must be aborted, because the record is missing from the transaction. If the transaction ends during
-        the wait, the
-        record is not added to the next transaction.
+        """Context manager for the time in which `send` waits for metadata or memory. If the wait fails or is cancelled,
+        the transaction must be aborted, because the record is missing from the transaction. If the transaction ends
+        during the wait, the record is not added to the next transaction.
 
         Raises InvalidTransactionState, KafkaError.
         """

@@ -81,7 +81,7 @@ class PackedRows:
         """Encode the rows from `first` on that fit into `room` bytes; implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
         # The rows from `end` on do not fit into the batch, because their keys, values and headers alone are too large.
-        end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
+        end = int(encoded.ends.searchsorted(encoded.ends[first] + room, side="right")) - 1
         end = min(end, self._end)
         if end <= first:
             return NOTHING
@@ -96,8 +96,8 @@ class PackedRows:
         offset_codes = counted(first_offset, end - first)
         sizes = encoded.sizes[first:end] + (time_sizes + offset_codes.widths)
         size_codes = varints(sizes)
-        ends = np.cumsum(sizes + size_codes.widths)
-        count = int(np.searchsorted(ends, room, side="right"))
+        ends = (sizes + size_codes.widths).cumsum()
+        count = int(ends.searchsorted(room, side="right"))
         if not count:
             return NOTHING
         end = first + count

@@ -7,6 +7,7 @@
 - `transactions` has defects of the transaction coordinator, its markers and the verification of partitions.
 - `groups` has defects of committed offsets, group members and the runtime of coordinators.
 - `shares` has defects of share groups.
+- `streams` has defects of streams groups.
 - `control` has defects of elections, reassignments, registration and producer ids.
 - `clients` has defects of oncelog's producer and consumer.
 - `catalogue` lists all defects by name.

@@ -14,6 +14,8 @@ back.
 - `tables`: each key of the compacted topic has its last value, in each replica.
 - `content` reads the final content of topics.
 - `share_locks`: at most one member of a share group has acquired a record at any time, and each delivery is counted.
+- `streams_tasks`: an active task of a streams group has at most one member at any time, and after the faults each task
+  has a member.
 - `shared`: a share group loses no record, and no record is accepted twice.
 - `histories` compares the responses that clients got with the final content.
 - `settings`: the settings of a topic take effect in each of its logs.

@@ -8,6 +8,7 @@
 - `pipelines` has consume-process-produce clients, which faults kill and successors replace.
 - `groups` has members of a consumer group, and a watcher of committed offsets.
 - `sharers` has members of a share group.
+- `streams_members` has members of a streams group, and `streams_wire` sends their requests.
 - `ghosts` has former members of groups that continue to send requests.
 - `group_wire` sends requests of group members as no client library would send them.
 - `prepared` has two-phase commits; a ledger outside the cluster decides whether each transaction commits.

@@ -17,6 +17,8 @@ from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
 from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.sharers import Sharer
+from oncelog_simulation.workloads.streams_members import StreamsMember
+from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
 from oncelog_simulation.workloads.tables import TableWriter
 from oncelog_simulation.workloads.transactions import TransactionalWriter
 from oncelog_simulation.workloads.workload import ClientWorkload
@@ -25,7 +27,7 @@ from oncelog_simulation.workloads.zombies import Zombie
 
 GROUPS: Final = (
     *(GROUP, NEWER_GROUP, MIXED_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
-    *("ghost-1-group", "ghost-2-group"),
+    *("ghost-1-group", "ghost-2-group", STREAMS_GROUP),
 )
 """The groups whose committed offsets are watched."""
 WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
@@ -44,6 +46,8 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "sharer-1": Sharer,
     "sharer-2": Sharer,
     "sharer-3": Sharer,
+    "streams-member-1": StreamsMember,
+    "streams-member-2": StreamsMember,
     "ghost-1": Ghost,
     "ghost-2": Ghost,
     "two-phase-1": TwoPhaseWriter,
@@ -95,6 +99,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.share.min.heartbeat.interval.ms": "1500",
     "group.share.session.timeout.ms": "6000",
     "group.share.min.session.timeout.ms": "6000",
+    "group.streams.heartbeat.interval.ms": "1500",
+    "group.streams.min.heartbeat.interval.ms": "1500",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.initial.rebalance.delay.ms": "500",
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.prune.interval.ms": "3000",
     "transaction.two.phase.commit.enable": "true",

@@ -96,6 +96,14 @@ class Notes:
         """
         self.owners: dict[tuple[str, Place], Owner] = {}
         """The member that got each partition last (with the highest epoch), by group and partition."""
+        self.streams_tasks: dict[str, frozenset[tuple[str, int]]] = {}
+        """For each present member of the streams group, the active tasks (subtopology and partition) of its last
+        response.
+        """
+        self.streams_holders: dict[tuple[tuple[str, int], int], str] = {}
+        """The member of the streams group that got an active task in an epoch, by task and epoch."""
+        self.streams_offsets: dict[Place, int] = {}
+        """The largest offset of each source partition that any member of the streams group has sent in a commit."""
         self.progress: dict[str, int] = {}
         """The number of steps of each client."""
         self.may_hang = False

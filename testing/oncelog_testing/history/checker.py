@@ -9,6 +9,7 @@ from oncelog_testing.history.processing import processing_violations
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.records import record_violations
 from oncelog_testing.history.replicas import replica_violations
+from oncelog_testing.history.shares import share_violations
 from oncelog_testing.history.transactions import transaction_violations
 from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind, Violation
@@ -24,6 +25,7 @@ def violations(history: History) -> list[Violation]:
         transaction_violations,
         processing_violations,
         offset_violations,
+        share_violations,
         replica_violations,
     )
     return [violation for check_one in checks for violation in check_one(history)]

@@ -126,6 +126,23 @@ class OffsetRead:
     answered: int
 
 
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A record that a member of a share group has got; the record counts as accepted when `outcome` is ACKNOWLEDGED."""
+
+    group: str
+    member: str
+    place: Place
+    offset: int
+    count: int
+    """The number of deliveries of the record, including this one, as the broker has told the member."""
+    received: int
+    accepted: int = NOT_YET
+    """When the member sent its acceptance."""
+    outcome: Outcome = Outcome.UNKNOWN
+    answered: int = NOT_YET
+
+
 class StoredBatch(NamedTuple):
     base_offset: int
     next_offset: int

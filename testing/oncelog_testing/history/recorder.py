@@ -12,6 +12,7 @@ from oncelog_testing.history.events import (
     ANY_PARTITION,
     NOT_YET,
     Commit,
+    Delivery,
     End,
     Input,
     Led,
@@ -36,6 +37,9 @@ class History:
         self.readings: list[Reading] = []
         self.commits: list[Commit] = []
         self.offset_reads: list[OffsetRead] = []
+        self.deliveries: list[Delivery] = []
+        self.shared: dict[tuple[str, Place], int] = {}
+        """Maps each share group and partition that the group has finished to the group's limit of deliveries."""
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
@@ -113,6 +117,25 @@ class History:
         for stable offsets.
         """
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
+
+    # --- members of share groups
+
+    def delivered(self, group: str, member: str, place: Place, offset: int, count: int) -> Delivery:
+        """Record that a member has got a record; `count` is the delivery count of the response."""
+        delivery = Delivery(group, member, place, offset, count, self.now())
+        self.deliveries.append(delivery)
+        return delivery
+
+    def accepting(self, delivery: Delivery) -> None:
+        """Record that the member sends its acceptance of the record."""
+        delivery.accepted = self.now()
+
+    def acceptance_answered(self, delivery: Delivery, outcome: Outcome = Outcome.ACKNOWLEDGED) -> None:
+        delivery.outcome, delivery.answered = outcome, self.now()
+
+    def finally_shared(self, group: str, place: Place, limit: int) -> None:
+        """Record that a share group has finished all records of a partition; `limit` is its limit of deliveries."""
+        self.shared[group, place] = limit
 
     # --- observations of the cluster
 

@@ -22,6 +22,9 @@ class Kind(Enum):
     NOT_PROCESSED = "an input below a group's committed offset has no output"
     OFFSET_BACK = "the committed offset of a group went back"
     OFFSET_INVENTED = "a group has a committed offset that no client committed"
+    DELIVERED_AGAIN = "a share group got a record again after the acceptance of the record was confirmed"
+    DELIVERED_TOO_OFTEN = "a share group got a record more often than its limit of deliveries allows"
+    PASSED_OVER = "a share group has finished a record that no member has accepted"
     REPLICAS_DIFFER = "replicas differ below the high watermark"
     TWO_LEADERS = "two brokers led in one epoch"
 

@@ -12,7 +12,7 @@ from oncelog_broker.replication.isr import InSync
 from oncelog_broker.replication.replica import Replica
 from oncelog_simulation.judges.last_look import DIRECTOR, LastLook, assignments_counted
 from oncelog_simulation.plan import Plan, Strike
-from oncelog_simulation.run import run
+from oncelog_simulation.run import _Looking, run
 from oncelog_simulation.scenario import WholeCluster
 from oncelog_simulation.world import World
 
@@ -93,3 +93,49 @@ def test_a_run_finds_the_same_whether_assignments_are_counted_or_not(monkeypatch
 
     monkeypatch.setattr(LastLook, "changed", scanning)
     assert run(plan, WholeCluster()).digest == counted.digest
+
+
+class Looks:
+    """A judge that counts its looks."""
+
+    name = "looks"
+
+    def __init__(self, *, sees_only_partitions: bool) -> None:
+        self.sees_only_partitions = sees_only_partitions
+        self.count = 0
+
+    def look(self, world: Any, machine: Any) -> tuple[str, ...]:
+        self.count += 1
+        return ()
+
+
+def test_judges_look_only_after_turns_that_may_have_changed_what_they_see() -> None:
+    image = SimpleNamespace(topic_configs={})
+    membership = SimpleNamespace(metadata=SimpleNamespace(image=image))
+    machine = SimpleNamespace(broker=SimpleNamespace(parts=SimpleNamespace(membership=membership)))
+    store = SimpleNamespace(zxid=1)
+    world: Any = SimpleNamespace(store=store, power_cuts=0, assigned=Counter(), brokers={"broker-1": machine})
+    partitions, everything = Looks(sees_only_partitions=True), Looks(sees_only_partitions=False)
+    looking: Any = _Looking(world, [partitions, everything])  # type: ignore[list-item]
+    process: Any = SimpleNamespace(host="broker-1")
+
+    def turn(*, has_run_code: bool = True) -> tuple[int, int]:
+        before = partitions.count, everything.count
+        looking.after_turn(process, has_run_code)
+        return partitions.count - before[0], everything.count - before[1]
+
+    assert turn() == (1, 1)
+    assert turn() == (0, 1)
+    assert turn(has_run_code=False) == (0, 0)
+    world.assigned["broker-1"] += 1
+    assert turn() == (1, 1)
+    world.assigned[DIRECTOR] += 1
+    assert turn() == (1, 1)
+    store.zxid = 2
+    assert turn(has_run_code=False) == (1, 1)
+    world.power_cuts = 1
+    assert turn(has_run_code=False) == (1, 1)
+    image.topic_configs = {}
+    assert turn() == (1, 1)
+    machine.broker = SimpleNamespace(parts=machine.broker.parts)
+    assert turn() == (1, 1)

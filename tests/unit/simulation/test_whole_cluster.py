@@ -38,6 +38,7 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
         "newer-member-1",
         "mixed-member-1",
         "sharer-1",
+        "streams-member-1",
         "passing-writer",
         "careless-writer",
         "table-writer",

@@ -210,7 +210,7 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # too large for this thread: decompressed in a job below
+                pass  # the records are too large for this thread: decompress them in a job below
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
@@ -238,7 +238,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # as a job in a thread: removing a large file takes long
+                yield cleaned.discard  # a job in a thread, because removing a large file takes long
                 if is_changed:
                     return False
         finally:

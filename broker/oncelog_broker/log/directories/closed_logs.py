@@ -9,7 +9,8 @@ A start does not trust the file. A state counts only if all of this is true:
   a new snapshot or leader epoch, and Apache Kafka's use of the directory change at least one stamp. A power cut may
   undo changes; then the log again is as it was when it was closed, and all of it was synced at that time.
 - The recovery point in the checkpoint is the log end, the log start is the same, and the high watermark is not below
-  the log end. Otherwise the checkpoints were edited or come from another time, or recovery has to look at the records.
+  the log end. If an offset differs, the checkpoints were edited or come from another time, or recovery must read the
+  records.
 
 All other logs are opened from their files (`log_loader`). The file therefore stays valid after a kill, for the logs
 that the killed process has not changed, and an old file is harmless. On file systems without reliable stamps

@@ -3,6 +3,7 @@
 - `.lock` is locked while a broker has the directory open.
 - `meta.properties` names the broker and cluster that own the directory.
 - `oncelog.identity` contains the identity of the broker that last registered with this directory (`identity/note.py`).
+- `oncelog.closed-logs` has the states of the logs that the last orderly stop closed (`closed_logs`).
 - `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
@@ -58,8 +59,8 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Suffix of the directory of a log that no topic owns; the directory is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
 MANY_LOGS: Final = 500
-"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, this
-could take longer than syncing each file, because it includes unsynced data of other programs.
+"""From this number of unsynced logs in a data directory on, the entire file system is synced. For fewer logs, syncing
+the file system could take longer than syncing each file, because it also syncs the data of other programs.
 """
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
@@ -307,7 +308,7 @@ class DataDirectory:
 
     def sync_file_system(self, logs: int) -> bool:
         """Sync the entire file system, if at least `MANY_LOGS` logs must be synced. Returns False if the caller must
-        sync each log instead, which then also shows whose data was lost.
+        sync each log instead. These syncs then show which logs have lost data.
         """
         if self.file_system is None or logs < MANY_LOGS:
             return False

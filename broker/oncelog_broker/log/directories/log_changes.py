@@ -1,9 +1,9 @@
 """The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
 `LogManager` has the methods that begin and finish an operation; these methods must run in the manager's thread. The
-step between them, `run`, may be called in any thread, because it uses no shared state. Many logs are changed in one
-operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if the
-log's directory existed already; a new directory is synced later (`new_directory.py`).
+step between the two methods, `run`, may be called in any thread, because it uses no shared state. Many logs are changed
+in one operation, so that a data directory is synced once for all these logs. Creating a log waits for the disk only if
+the log's directory existed already; a new directory is synced later (`new_directory.py`).
 """
 
 from __future__ import annotations

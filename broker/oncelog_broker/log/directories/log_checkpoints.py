@@ -140,7 +140,7 @@ class LogCheckpoints:
         failed = {key for key, directory in new.items() if directory.failure is not None}
         for key in failed:
             if (log := self._logs.get(key)) is not None:
-                log.state.note_flush_due()  # the flush takes the log offline
+                log.state.note_flush_due()  # the flush will fail, and take the log offline
         return failed
 
     def _write_recovery_points_of(self, home: DataDirectory) -> None:

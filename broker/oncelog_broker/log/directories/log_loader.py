@@ -139,7 +139,9 @@ class LogLoader:
         )
 
     def _open(self, key: TopicPartition) -> LoadedLog | None:
-        """Open a log from its files; returns None if the log was set aside."""
+        """Open a log from its files. Returns None if the topic id of a log with records was not synced; the directory
+        is then renamed.
+        """
         home, (topic, partition) = self._home, key
         path = home.join(f"{topic}-{partition}")
         topic_id = None

@@ -15,7 +15,9 @@ from oncelog_broker.runtime.clock import Clock
 
 
 class LogUpkeep:
-    """The periodic work of one `LogManager`, which owns the mapping of logs. Belongs to the thread of the logs."""
+    """The periodic work of one `LogManager`, which owns the mapping of logs. Use this class only in the thread that
+    uses the logs.
+    """
 
     def __init__(self, logs: Mapping[TopicPartition, PartitionLog], clock: Clock) -> None:
         self._logs = logs
@@ -35,7 +37,7 @@ class LogUpkeep:
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced. The flush takes the latter logs offline.
+        whose directory could not be synced. The flush takes a log whose directory could not be synced offline.
         """
         now = self._clock.monotonic()
         return [
@@ -90,7 +92,9 @@ class LogUpkeep:
         return files
 
     def _logs_with(self, keys: set[TopicPartition]) -> Iterator[PartitionLog]:
-        """Yield the logs of these partitions, a set of the register. Entries without a log are removed from the set."""
+        """Yield the logs of the partitions in `keys`, which is one of the sets of the register. Partitions without a
+        log are removed from the set.
+        """
         for key in tuple(keys):
             log = self._logs.get(key)
             if log is None:

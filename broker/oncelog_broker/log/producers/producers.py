@@ -252,7 +252,7 @@ class LogProducers:
         """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # only a snapshot of the present segments
+        if found is not None and found[0] >= start:  # ignore a snapshot below the first segment
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)

@@ -271,5 +271,5 @@ def _offsets(names: Iterable[str], suffix: str) -> set[int]:
 
 def _all_offsets(names: Iterable[str]) -> set[int]:
     """Return the offsets of all snapshot files and window files (past batches)."""
-    names = list(names)
+    names = [name for name in names if name.endswith((PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX))]
     return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

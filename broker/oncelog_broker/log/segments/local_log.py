@@ -140,7 +140,7 @@ class LocalLog:
             if active.next_offset != end:
                 raise CorruptBatch(f"the last batch ends at offset {active.next_offset}, not at {end}")
         except BaseException as error:
-            active.make_dormant(end)  # otherwise the next append would use half of the indexes
+            active.make_dormant(end)  # so that the next append does not use incomplete indexes
             if isinstance(error, CorruptBatch):
                 raise OSError(errno.EIO, f"the end of the log is damaged: {error}", active.path) from error
             raise
@@ -209,7 +209,7 @@ class LocalLog:
         self.wake()
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # so that recovery does not take lost records for a gap
+            self._sync_end()  # sync, so that recovery does not take lost records for a gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -294,7 +294,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # first, because other threads read this flag
+        self.directory_dirty = True  # set before the change, because other threads read this flag
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:

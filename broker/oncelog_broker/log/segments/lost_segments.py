@@ -89,7 +89,13 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 
 
 def check_removed(
-    disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
+    disk: Disk,
+    directory: str,
+    names: Collection[str],
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    synced_up_to: float,
 ) -> list[str]:
     """Search for log files that were removed. Returns the paths of all indexes without a log file, if none of them
     proves a loss.
@@ -97,8 +103,9 @@ def check_removed(
     An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
     the log file last. Raises LogCorrupt, CorruptBatch, OSError.
     """
-    names = disk.list_directory(directory)
     orphans = _orphans(names)
+    if not orphans:
+        return []
     renamed = {log_file_base(name[: OFFSET_DIGITS + len(LOG_SUFFIX)]) for name in names}
     for base in sorted(orphans.keys() - renamed):
         after = min((segment.base_offset for segment in segments if segment.base_offset > base), default=None)

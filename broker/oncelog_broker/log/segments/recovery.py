@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -66,6 +66,8 @@ DISCARDED_SUFFIX: Final = ".discarded"
 """Suffix of a segment that recovery removed because it follows a torn segment. No code reads such a segment; it is kept
 for the operator.
 """
+UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, DISCARDED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
+"""Suffixes of files that an interrupted deletion, compaction, recovery or write has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +114,10 @@ class SegmentLoader:
 
         Adds the leader epochs of the verified batches to `epochs`, without writing the file of leader epochs.
         """
-        finish_interrupted_work(self.disk, self.directory)
-        segments = self._open_all()
+        names = finish_interrupted_work(self.disk, self.directory)
+        segments = self._open_all(names)
         try:
-            return self._recovered(segments, known, epochs)
+            return self._recovered(segments, names, known, epochs)
         except BaseException:
             for segment in segments:
                 segment.close()
@@ -145,15 +147,17 @@ class SegmentLoader:
             now_ms=self.now_ms,
         )
 
-    def _recovered(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+    def _recovered(
+        self, segments: list[Segment], names: Sequence[str], known: LastKnown, epochs: LeaderEpochs
+    ) -> list[Segment]:
         recovery_point = known.recovery_point
         if not segments and recovery_point > known.log_start_offset:
             raise self._records_gone(known.log_start_offset, recovery_point)
         try:
-            self._remove_orphaned_indexes(segments, known)
+            self._remove_orphaned_indexes(segments, names, known)
             if not segments:
                 return [self.create_first(known.log_start_offset)]
-            segments = self._activate_last(segments, known, epochs)
+            segments = self._activate_last(segments, names, known, epochs)
         except CorruptBatch as error:
             raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
         if segments[-1].next_offset < recovery_point and recovery_point > known.log_start_offset:
@@ -191,8 +195,7 @@ class SegmentLoader:
     def sync_directory(self) -> None:
         self.disk.sync_directory(self.directory)
 
-    def _open_all(self) -> list[Segment]:
-        names = self.disk.list_directory(self.directory)
+    def _open_all(self, names: Sequence[str]) -> list[Segment]:
         bases = sorted(base for name in names if (base := log_file_base(name)) is not None)
         return [
             Segment.open(
@@ -206,22 +209,24 @@ class SegmentLoader:
             for base, next_base in zip(bases, [*bases[1:], *bases[-1:]], strict=True)
         ]
 
-    def _remove_orphaned_indexes(self, segments: Sequence[Segment], known: LastKnown) -> None:
+    def _remove_orphaned_indexes(self, segments: Sequence[Segment], names: Sequence[str], known: LastKnown) -> None:
         start, synced_up_to = known.log_start_offset, known.synced_up_to
         for path in check_removed(
-            self.disk, self.directory, segments, log_start_offset=start, synced_up_to=synced_up_to
+            self.disk, self.directory, names, segments, log_start_offset=start, synced_up_to=synced_up_to
         ):
             logger.warning("%s: index removed, since it has no log file", path)
             self.disk.remove(path)
 
-    def _activate_last(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
+    def _activate_last(
+        self, segments: list[Segment], names: Sequence[str], known: LastKnown, epochs: LeaderEpochs
+    ) -> list[Segment]:
         first = len(segments) - 1
         while first > 0 and segments[first].base_offset > known.synced_up_to:
             first -= 1
         for segment in segments[:first]:
             if segment.next_offset > known.log_start_offset:
                 check_closed(segment, was_compacted=known.was_compacted)
-        self._rebuild_missing_indexes(segments[:first])
+        self._rebuild_missing_indexes(segments[:first], names)
         if known.clean_shutdown:
             try:
                 activate(segments[-1])
@@ -231,8 +236,8 @@ class SegmentLoader:
                 return segments
         return self._verify(segments, first, known, epochs)
 
-    def _rebuild_missing_indexes(self, segments: Sequence[Segment]) -> None:
-        names = set(self.disk.list_directory(self.directory))
+    def _rebuild_missing_indexes(self, segments: Sequence[Segment], names: Collection[str]) -> None:
+        names = set(names)
         for segment in segments:
             prefix = os.path.basename(segment.path).removesuffix(LOG_SUFFIX)
             if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
@@ -364,11 +369,13 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
                 epochs.assign(batch.leader_epoch, batch.base_offset, persist=False)
 
 
-def finish_interrupted_work(disk: Disk, directory: str) -> None:
+def finish_interrupted_work(disk: Disk, directory: str) -> list[str]:
     """Finish interrupted deletions, and interrupted compactions whose new segments are complete. Files of other
-    programs are not changed.
+    programs are not changed. Returns the names in the directory afterwards, sorted.
     """
     names = disk.list_directory(directory)
+    if not any(name.endswith(UNFINISHED_SUFFIXES) for name in names):
+        return names
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
         # If the previous process was killed, the renames to these suffixes may not be synced. Sync the renames now,
         # because otherwise a power cut could bring the old names back after the log has continued without these files.
@@ -394,6 +401,7 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
             disk.remove(os.path.join(directory, name))
     if swaps:
         _finish_swaps(disk, directory, swaps)
+    return disk.list_directory(directory)
 
 
 def _remove_indexes(disk: Disk, directory: str, log_name: str) -> None:
@@ -417,7 +425,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # the old segment's index
+                    disk.remove(os.path.join(directory, index))  # the index of the replaced segment
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

@@ -476,7 +476,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # the batches before this one are complete
+        except CorruptBatch:  # keep the complete batches before the corrupt one
             pass
         return at, next_offset
 

@@ -13,7 +13,7 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_BUCKETS: Final = 10_000
-"""Limit on the buckets, which take about 300 bytes each."""
+"""Maximum number of token buckets of one broker; each bucket takes about 300 bytes."""
 FEW_BUCKETS: Final = 1_000
 """Below this number of buckets, idle buckets are not removed."""
 SWEEP_SECONDS: Final = 1.0

@@ -80,7 +80,7 @@ class SaslExchange:
         return self.phase is Phase.HANDSHAKE and api_key in BEFORE
 
     def handshake(self, mechanism: str, version: int) -> None:
-        """Choose a SASL mechanism. Raises KafkaError: UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE."""
+        """Choose a SASL mechanism. Raises KafkaError UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE."""
         is_again = self.phase is Phase.DONE
         if self.phase is not Phase.HANDSHAKE and not (is_again and self._session_ends is not None and version > 0):
             raise KafkaError(

@@ -27,8 +27,8 @@ class Refused(KafkaError):
 
 
 class Mechanism(Protocol):
-    """One exchange of a SASL mechanism. `step` raises Refused; after an error or an authenticated user the exchange
-    gets no more tokens.
+    """One exchange of a SASL mechanism. `step` raises Refused. After an error, or when a user is authenticated, the
+    exchange gets no more tokens.
     """
 
     def step(self, token: bytes, now_s: float) -> Step: ...

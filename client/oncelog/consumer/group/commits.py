@@ -106,8 +106,8 @@ class Commits:
 
         Waits for a missing topic, because the coordinator may not know a new topic yet. Raises CommitFailed if this
         consumer is no longer a member of the generation that reads these partitions; with a cooperative strategy, the
-        partitions that it still owns are committed before. Raises RequestTimedOut after `timeout_s`, PartialFailure if
-        some partitions were refused, otherwise KafkaError.
+        partitions that it still owns are committed before the error is raised. Raises RequestTimedOut after
+        `timeout_s`, PartialFailure if some partitions were refused, otherwise KafkaError.
         """
         asked = self.asked()
         self.number += 1

@@ -84,8 +84,8 @@ class Joining:
         self._raised = 0
 
     async def join(self) -> Joined | None:
-        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost, which
-        the application must learn first.
+        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost: the
+        application must learn of the loss before the member joins again.
 
         Raises KafkaErrors that are not retriable.
         """

@@ -31,7 +31,9 @@ def unserved(side: Side) -> None:
 
 @scenario
 def not_ours(side: Side) -> None:
-    """Send the APIs that Apache Kafka serves and oncelog does not."""
+    """Send requests of four APIs whose bodies are zeros: two of SASL, a version of ConsumerGroupHeartbeat that does not
+    exist, and AlterReplicaLogDirs.
+    """
     for key, version in (
         *((ApiKey.SASL_HANDSHAKE, 1), (ApiKey.SASL_AUTHENTICATE, 0), (ApiKey.CONSUMER_GROUP_HEARTBEAT, 9)),
         (ApiKey.ALTER_REPLICA_LOG_DIRS, 1),

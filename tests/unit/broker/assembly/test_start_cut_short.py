@@ -210,7 +210,7 @@ async def test_a_start_that_is_cancelled_closes_what_it_had_begun(place: Place) 
     "broken",
     [
         "oncelog_broker.starting.data_start.DataStart.note_seen",
-        "oncelog_broker.log.directories.log_manager.LogManager._close_logs",
+        "oncelog_broker.log.directories.log_closing.LogClosing._close_all",
     ],
 )
 async def test_a_stop_that_cannot_write_unlocks_the_directories(

@@ -178,7 +178,9 @@ async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has
 
 
 async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
-    """A leader reports its own log end to no other broker, and an offline log is not fetched."""
+    """The log is opened again without another leader epoch, because no leader has learned its end: in epoch 0 this
+    replica led, and in epoch 1 its log was offline, so it was not fetched.
+    """
     await host.show(ME, (ME, OTHER))
     host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.show(OTHER, (OTHER,), epoch=1)

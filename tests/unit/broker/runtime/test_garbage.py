@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from oncelog_broker.runtime.garbage import FREEZE_AT, THRESHOLDS, keep_collections_short
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.runtime.garbage import FREEZE_AT, THRESHOLDS, keep_collections_short, pause_collections
 
 YOUNG, MIDDLE, OLD = THRESHOLDS
 MOST_LOOKED_AT = FREEZE_AT + (OLD + 2) * MIDDLE * YOUNG
@@ -75,3 +78,25 @@ def test_undoing_the_tuning_restores_the_garbage_collector() -> None:
     keep_collections_short()()
     assert (gc.get_threshold(), list(gc.callbacks)) == before
     assert gc.get_freeze_count() == 0
+
+
+async def test_a_start_leaves_hardly_any_reference_cycles(tmp_path: Path) -> None:
+    """A start runs without collections, and its objects are frozen without a collection."""
+    config = BrokerConfig.of({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    broker = Broker(config)
+    gc.collect()
+    gc.disable()
+    try:
+        await broker.start()
+        found = gc.collect()
+    finally:
+        gc.enable()
+        await broker.stop()
+    assert found < 1000
+
+
+def test_collections_run_again_after_a_pause() -> None:
+    pause_collections()
+    undo = keep_collections_short(after_pause=True)
+    assert gc.isenabled()
+    undo()

@@ -108,6 +108,7 @@ class Coordinator:
     """Responds with `error`, and counts the requests."""
 
     verifies = True
+    registration_seconds = registration_pause_seconds = 0.0
 
     def __init__(self) -> None:
         self.error = ErrorCode.NONE
