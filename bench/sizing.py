@@ -76,10 +76,12 @@ def partitions(add: Add, data: Path, count: int) -> None:
             resident = (cost.resident_megabytes(broker.pid) - memory) / count * 1000
             add("a partition with a record: memory", resident, "KB")
             add("a partition with a record: open files", (open_files(broker.pid) - files) / count, "files")
-    for what in ("after a clean stop", "after kill -9"):
+    for what in ("start after a clean stop", "start after kill -9, with a new record in each"):
         broker.start()
         spent_more = cost.cpu_seconds(broker.pid) - spent_at_start
-        add(f"a partition with a record: start {what}", spent_more / count * 1e6, "CPU us")
+        add(f"a partition with a record: {what}", spent_more / count * 1e6, "CPU us")
+        with contextlib.closing(RawClient(broker.port)) as client:
+            _fill(client, count)
         broker.kill()
 
 

@@ -1,4 +1,4 @@
-"""A cluster of five brokers and 500 partitions is measured: what a killed controller and a lost rack cost does not grow
+"""A cluster of six brokers and 500 partitions is measured: what a killed controller and a lost rack cost does not grow
 faster than docs/guides/sizing.md says.
 """
 
@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-BROKERS, PARTITIONS, INTERNAL = 5, 500, 100
+BROKERS, PARTITIONS, INTERNAL = 6, 500, 100
+"""Two brokers in each of the three racks, so that each broker has as many replicas as any other."""
 GROUPS, PRODUCERS = 20, 50
 TOPICS = 5
 ALL = PARTITIONS + INTERNAL
@@ -58,7 +59,7 @@ def test_each_broker_reads_a_new_topic_once(measured):
 def test_the_next_controller_writes_what_the_lost_brokers_had_and_no_more(measured):
     killed, lost = (measured["episodes"][name] for name in ("controller killed", "rack lost"))
     replicas = 3 * ALL / BROKERS
-    assert replicas * 0.5 <= killed["store: operations written"] <= replicas * 1.3 + BROKERS
+    assert replicas * 0.8 <= killed["store: operations written"] <= replicas * 1.3 + BROKERS
     assert ALL <= lost["store: operations written"] <= ALL * 1.3 + BROKERS
     assert lost["store: largest write, bytes"] < 100_000, "a write of at most 250 partitions"
 

@@ -23,6 +23,8 @@ from oncelog_simulation.scale.world import ScaleWorld, rack_of
 
 IDLE_SECONDS: Final = 10.0
 """Virtual seconds for which an idle cluster is measured."""
+CALM_SECONDS: Final = 2.0
+"""Virtual seconds before that, in which the last transactions are completed."""
 RESTARTS: Final = 3
 """Number of brokers that the rolling restart restarts; it would go on in the same way."""
 Figures = dict[str, float]
@@ -89,6 +91,7 @@ class _Measurement:
         await self._episode("groups", lambda: self._timed("seconds until all have joined", filling.make_groups))
         await self._episode("producers", lambda: self._timed("seconds until all have ended", filling.make_producers))
         await world.until_in_sync()
+        await asyncio.sleep(CALM_SECONDS)
         await self._episode("idle", self._idle)
         await self._episode("controller killed", lambda: self._lose([self._controller()]))
         await self._episode("that broker back", lambda: self._bring_back())

@@ -20,6 +20,7 @@ class Row(NamedTuple):
     figure: str
     what: str
     terms: tuple[str, ...]
+    """The terms of the law; empty if there is none that fits."""
     scale: float = 1.0
     """The factor by which the stored figure is multiplied."""
     for_each: str = ""
@@ -60,10 +61,10 @@ ROWS: Final[dict[str, list[Row]]] = {
         Row("rack back", "store: MB read", "read from the store, MB", ("B P", "P")),
     ],
     "A rolling restart": [
-        Row("rolling restart", "seconds for each controlled shutdown", "a controlled shutdown, s", ("P/B", "1")),
+        Row("rolling restart", "seconds for each controlled shutdown", "a controlled shutdown, s", ()),
         Row("rolling restart", "seconds for each start, until in sync", "a start, until in sync, s", ("P", "P/B", "1")),
         Row("rolling restart", "store: MB read", "read from the store for each broker, MB", ("P", "B P"), 1 / RESTARTS),
-        Row("rolling restart", "seconds for all brokers", "all brokers, s", ("P", "B P", "B")),
+        Row("rolling restart", "seconds for all brokers", "all brokers, s", ()),
     ],
     "Transactions of one record each, 20 at a time": [
         Row(
@@ -102,10 +103,12 @@ def tables(measured: Sequence[Measured], target: Size) -> str:
 
 def _line(row: Row, measured: Sequence[Measured], target: Size) -> str:
     figures = [(each.size, row.of(each)) for each in measured]
+    cells = " | ".join(shown(figure) for _, figure in figures)
+    if not row.terms:
+        return f"| {row.what} | {cells} | | | |\n"
     law = fit(row.terms, figures)
-    cells = [shown(figure) for _, figure in figures]
     terms = ", ".join(law.coefficients)
-    return f"| {row.what} | {' | '.join(cells)} | {terms} | {law.error:.0%} | {shown(law.at(target))} |\n"
+    return f"| {row.what} | {cells} | {terms} | {law.error:.0%} | {shown(law.at(target))} |\n"
 
 
 def shown(value: float) -> str:
