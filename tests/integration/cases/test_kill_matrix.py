@@ -17,6 +17,7 @@ from kill_matrix.stage import Stage
 from kill_matrix.verdict import problems_of
 from kill_matrix.worker import Output
 
+from oncelog.prepared_transaction import FIRST_INIT_WITH_TWO_PHASE_COMMIT
 from oncelog_protocol.api import ApiKey
 
 STRIKES = [
@@ -30,6 +31,13 @@ STRIKES = [
     (Fault.REPLY_LOST, "before", "reply-sent", 1),
     (Fault.REQUEST_DUPLICATED, "before", "append", 2),
     (Fault.REQUEST_DUPLICATED, "before", "prepare-logged", 1),
+]
+
+
+NEWER_STRIKES = [
+    (Fault.BROKER_KILLED, "after", "prepare-logged"),
+    (Fault.CLIENT_KILLED, "before", "prepare-logged"),
+    (Fault.CLIENT_KILLED, "after", "offsets-written"),
 ]
 
 
@@ -60,6 +68,27 @@ async def test_each_input_is_processed_exactly_once_and_no_transaction_is_torn(
     outcome = await run_cell(stage, Cell(library, Moment(Hit(when, point), nth), fault))
     assert outcome.problems == []
     assert outcome.committed == 4
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("library", "api", "version"),
+    [
+        ("oncelog-consumer", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
+        ("oncelog-2pc", ApiKey.INIT_PRODUCER_ID, FIRST_INIT_WITH_TWO_PHASE_COMMIT),
+    ],
+)
+@pytest.mark.parametrize("strike", NEWER_STRIKES, ids=lambda strike: " ".join(map(str, strike)))
+async def test_each_input_is_processed_exactly_once_with_the_newer_protocols(
+    stage: Stage, library: str, api: ApiKey, version: int, strike: tuple[Fault, str, str]
+) -> None:
+    """The program must really use the protocol that its table names, which its requests show."""
+    stage.proxy.versions.clear()
+    fault, when, point = strike
+    outcome = await run_cell(stage, Cell(library, Moment(Hit(when, point)), fault))
+    assert outcome.problems == []
+    assert outcome.committed == 4
+    assert stage.proxy.versions[api] == version
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -7,6 +7,7 @@ brokers.
 - `questions` responds to processes that stop at a fail point and ask how to continue.
 - `worker` is the process that consumes, processes and produces.
 - `older_transactions` makes oncelog's client work without transactions V2.
+- `two_phase` processes records in prepared transactions.
 - `run` executes one cell of the matrix: one fault at one point.
 - `share_cells` lists the points and faults for share groups, `share_run` executes one of their cells with members of
 `share_worker`, and `shares` runs them all.

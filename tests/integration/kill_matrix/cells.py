@@ -58,8 +58,12 @@ LIBRARIES: Mapping[str, Sequence[Moment]] = {
     "aiokafka": BROKER_MOMENTS,
     "oncelog": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
     "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+    "oncelog-consumer": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+    "oncelog-2pc": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
 }
-"""The client libraries; for each of them, the moments that occur in its runs."""
+"""The client libraries; for each of them, the moments that occur in its runs. In `oncelog-consumer` the consumer is a
+member of a group of the consumer protocol (KIP-848), and in `oncelog-2pc` transactions are prepared (KIP-939).
+"""
 
 REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "register-partitions": (

@@ -34,6 +34,8 @@ WORKERS = {
     "aiokafka": Program(WORKER, ("aiokafka",)),
     "oncelog": Program(WORKER, CLIENT),
     "oncelog-v1": Program(WORKER, CLIENT),
+    "oncelog-consumer": Program(WORKER, CLIENT),
+    "oncelog-2pc": Program(WORKER, CLIENT),
 }
 
 

@@ -13,6 +13,7 @@ import click
 from kill_matrix.share_cells import POINTS, ShareCell, ShareFault, ShareOutcome, all_share_cells, table
 from kill_matrix.share_run import ShareStage
 
+FAULTS = [fault.value for fault in ShareFault]
 TITLE = "# Kill matrix of share groups\n"
 HEAD = f"""{TITLE}
 Written by `make kill-matrix`, too. Each cell is a live run of a share group (KIP-932) on three brokers with three
@@ -46,7 +47,7 @@ def run_all(cells: list[ShareCell], directory: Path) -> dict[ShareCell, ShareOut
 
 @click.command()
 @click.option("--point", "points", multiple=True, type=click.Choice(POINTS), default=POINTS)
-@click.option("--fault", "faults", multiple=True, type=click.Choice([*ShareFault]), default=[*ShareFault])
+@click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), default=FAULTS)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The page to which the table is written.")
 def main(points: tuple[str, ...], faults: tuple[str, ...], out: Path | None) -> None:
     cells = [cell for cell in all_share_cells() if cell.point in points and cell.fault in faults]

@@ -25,6 +25,11 @@ SETTINGS = {
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "transaction.state.log.num.partitions": "3",
     "auto.create.topics.enable": "false",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "transaction.two.phase.commit.enable": "true",
 }
 
 

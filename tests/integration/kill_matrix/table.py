@@ -11,6 +11,8 @@ TITLES = {
     "aiokafka": "aiokafka, transactions V1",
     "oncelog": "oncelog, transactions V2",
     "oncelog-v1": "oncelog, transactions V1",
+    "oncelog-consumer": "oncelog, a group of the consumer protocol (KIP-848)",
+    "oncelog-2pc": "oncelog, prepared transactions (KIP-939)",
 }
 
 

@@ -14,7 +14,8 @@ import json
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 TIMEOUT_MS = 5_000
 SESSION_MS = 500
@@ -164,7 +165,10 @@ async def run_aiokafka(job: Job) -> None:
                     say("stop", repr(error))
 
 
-async def run_oncelog(job: Job) -> None:
+async def run_oncelog(
+    job: Job, protocol: Literal["classic", "consumer"] = "classic", *, prepares: bool = False
+) -> None:
+    """Run the job in a group of this protocol; `prepares` says that transactions are prepared before they end."""
     from oncelog import Consumer, Producer, TopicPartition
     from oncelog.consume_process_produce import consume_process_produce
 
@@ -176,10 +180,12 @@ async def run_oncelog(job: Job) -> None:
         "reconnect_backoff_ms": BACKOFF_MS,
         "reconnect_backoff_max_ms": BACKOFF_MS,
     }
+    session = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS}
+    timeout = {"two_phase_commit": True} if prepares else {"transaction_timeout_ms": 2 * TIMEOUT_MS}
     last_is_processed = asyncio.Event()
     attempts = Attempts(job)
 
-    async def work(records: list[Any]) -> None:
+    async def work(records: Sequence[Any]) -> None:
         if records[-1].offset + 1 == job.inputs:
             last_is_processed.set()
         sent = [
@@ -196,7 +202,7 @@ async def run_oncelog(job: Job) -> None:
             job.address,
             **common,
             transactional_id=job.transactional_id,
-            transaction_timeout_ms=2 * TIMEOUT_MS,
+            **timeout,
             linger_ms=0,
         ) as producer,
         Consumer(
@@ -206,11 +212,19 @@ async def run_oncelog(job: Job) -> None:
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            group_protocol=protocol,
+            **(session if protocol == "classic" else {}),
             fetch_max_wait_ms=POLL_MS,
         ) as consumer,
     ):
+        if prepares:
+            from two_phase import TwoPhasePipe  # in the same directory as this file, which runs as a script
+
+            pipe = TwoPhasePipe(consumer, producer, job.transactional_id, Aborted)
+            await pipe.end_open_transaction()
+            consumer.subscribe([job.source])
+            await pipe.run(where, job.inputs, job.per_transaction, POLL_MS, work)
+            return
         consumer.subscribe([job.source])
         while True:
             committed = (await consumer.committed([where]))[where]
@@ -237,6 +251,8 @@ WORKERS: dict[str, Callable[[Job], Awaitable[None]]] = {
     "aiokafka": run_aiokafka,
     "oncelog": run_oncelog,
     "oncelog-v1": run_oncelog_v1,
+    "oncelog-consumer": partial(run_oncelog, protocol="consumer"),
+    "oncelog-2pc": partial(run_oncelog, prepares=True),
 }
 
 
