@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -97,9 +98,13 @@ class Member:
         self._reader.start()
 
     def _read(self) -> None:
-        got: list[Delivery] = []
         assert self._process.stdout is not None
-        for line in self._process.stdout:
+        with self._process.stdout as lines:
+            self._note(lines)
+
+    def _note(self, lines: Iterable[str]) -> None:
+        got: list[Delivery] = []
+        for line in lines:
             match json.loads(line):
                 case ["got", partition, offset, count]:
                     assert partition == self._place.index
@@ -167,7 +172,7 @@ class Run:
         """
         self._cluster.create_topic(self._topic, PARTITIONS)
         coordinator = self._leader_of(SHARE_GROUP_STATE) if self._cell is not None else -1
-        leaders = {index: self._cluster.leader_of(self._topic, index) for index in range(PARTITIONS)}
+        leaders = {index: self._leader_of(self._topic, index) for index in range(PARTITIONS)}
         self._place = Place(self._topic, next(index for index, leader in leaders.items() if leader != coordinator))
         run(self._write)
 
@@ -240,8 +245,9 @@ class Run:
         leaders: list[int] = []
 
         def is_led() -> bool:
-            leaders.append(self._cluster.leader_of(topic, index))
-            return leaders[-1] >= 0
+            with suppress(KafkaError):  # a broker may not have heard of the new topic yet
+                leaders.append(self._cluster.leader_of(topic, index))
+            return bool(leaders) and leaders[-1] >= 0
 
         eventually(is_led, f"{topic}-{index} is led", WAIT_SECONDS)
         return leaders[-1]
