@@ -86,9 +86,12 @@ class LogUpkeep:
         """Return the paths of the files of deleted segments whose delay has expired at `now` (monotonic seconds)."""
         files: list[str] = []
         for log in self._logs_with(self.work.to_free):
+            # Remove the entry before looking at the log: a worker thread that truncates the log may add the entry again
+            # at any moment, and that new entry must stay.
+            self.work.to_free.discard((log.topic, log.partition))
             files += log.trimmer.take_deleted(now)
-            if not log.local.has_marked:
-                self.work.to_free.discard((log.topic, log.partition))
+            if log.local.has_marked:
+                log.state.note_files_to_free()
         return files
 
     def _logs_with(self, keys: set[TopicPartition]) -> Iterator[PartitionLog]:

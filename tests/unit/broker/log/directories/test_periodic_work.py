@@ -16,6 +16,7 @@ from tests.support.storage import NOW, SMALL, FaultyDisk, fill
 
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.errors import KafkaError
@@ -203,3 +204,25 @@ def test_a_log_outside_a_manager_registers_nothing(tmp_path: Path) -> None:
     fill(log, 40)
     assert len(log.segment_base_offsets) > 1 and log.state.periodic_work is None
     log.abandon()
+
+
+def test_files_that_a_truncation_deletes_during_the_look_are_freed(
+    manager: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 40)
+    log.flusher.flush()
+    log.state.note_files_to_free()
+
+    def has_marked(local: LocalLog) -> bool:
+        found = bool(local._marked)
+        if not found:  # a worker thread deletes segments just after the look
+            monkeypatch.undo()
+            log.trimmer.truncate_to(1)
+        return found
+
+    monkeypatch.setattr(LocalLog, "has_marked", property(has_marked))
+    assert manager.purge_deleted(0.0) == 0
+    assert list(tmp_path.glob("orders-0/*.deleted"))
+    assert manager.purge_deleted(10.0**9) > 0
+    assert not list(tmp_path.glob("orders-0/*.deleted"))
