@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +29,12 @@ class CountingDisk(FaultyDisk):
         super().__init__()
         self.replaced: list[str] = []
         self.refuses_replacement = False
+        self.refuses_rename = False
+
+    def rename(self, source: str, target: str) -> None:
+        if self.refuses_rename:
+            raise OSError(errno.EIO, "Input/output error", source)
+        super().rename(source, target)
 
     def replace_file(self, path: str, data: bytes, **options: bool) -> None:
         if self.refuses_replacement:
@@ -153,6 +159,21 @@ def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: Co
         fill(log, 1)
     assert list(manager.upkeep.failed()) == [("orders", 0)] == list(manager.upkeep.failed())
     manager.delete("orders", 0)
+    assert list(manager.upkeep.failed()) == []
+
+
+@pytest.mark.parametrize("move", [LogManager.delete, LogManager.set_aside])
+def test_a_log_that_could_not_be_deleted_counts_as_failed(
+    manager: LogManager, disk: CountingDisk, move: Callable[[LogManager, str, int], object]
+) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    disk.refuses_rename = True
+    with pytest.raises(KafkaError):
+        move(manager, "orders", 0)
+    assert manager.get("orders", 0) is log and log.is_offline
+    assert list(manager.upkeep.failed()) == [("orders", 0)]
+    disk.refuses_rename = False
+    move(manager, "orders", 0)
     assert list(manager.upkeep.failed()) == []
 
 
