@@ -32,7 +32,7 @@ class LogUpkeep:
             self.work.failed.add((log.topic, log.partition))
         if log.local.has_marked:
             log.state.note_files_to_free()
-        if log.config.limits_unflushed or log.flusher.is_flush_due:
+        if _may_reach_limit(log) or log.flusher.is_flush_due:
             log.state.note_flush_due()
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
@@ -68,7 +68,7 @@ class LogUpkeep:
             elif not (
                 log.state.is_truncating
                 or log.is_paused
-                or log.config.limits_unflushed
+                or _may_reach_limit(log)
                 or (new_directory is not None and new_directory.is_lost)
             ):
                 self.work.to_flush.discard((log.topic, log.partition))
@@ -104,3 +104,10 @@ class LogUpkeep:
                 keys.discard(key)
             else:
                 yield log
+
+
+def _may_reach_limit(log: PartitionLog) -> bool:
+    """Whether the log has unflushed records, and settings that limit their number or the time until their flush. A log
+    without unflushed records registers itself again at its next append.
+    """
+    return log.config.limits_unflushed and log.flusher.unflushed_records > 0 and not log.is_offline

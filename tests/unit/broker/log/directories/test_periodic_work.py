@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from tests.support.logs import make_log
-from tests.support.storage import NOW, SMALL, FaultyDisk, fill
+from tests.support.storage import NOW, SMALL, FaultyDisk, fill, make_batch
 
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 
 
 class CountingDisk(FaultyDisk):
@@ -60,8 +62,8 @@ def manager(tmp_path: Path, disk: CountingDisk, clock: ManualClock) -> Iterator[
     kill(manager)
 
 
-def open_manager(data: Path, disk: RealDisk, clock: ManualClock) -> LogManager:
-    return LogManager.open([data], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: SMALL)
+def open_manager(data: Path, disk: RealDisk, clock: ManualClock, config: LogConfig = SMALL) -> LogManager:
+    return LogManager.open([data], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: config)
 
 
 def kill(manager: LogManager) -> None:
@@ -160,6 +162,36 @@ def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: Co
     assert list(manager.upkeep.failed()) == [("orders", 0)] == list(manager.upkeep.failed())
     manager.delete("orders", 0)
     assert list(manager.upkeep.failed()) == []
+
+
+@pytest.mark.parametrize("limit", [{"flush_messages": 1}, {"flush_ms": 1000}])
+def test_logs_with_a_limit_are_visited_only_while_they_have_unflushed_records(
+    manager: LogManager, clock: ManualClock, limit: dict[str, int]
+) -> None:
+    config, few = dataclasses.replace(SMALL, **limit), calls_of_a_look(manager)
+    logs = [make_log(manager, "orders", partition, None, config) for partition in range(20)]
+    a_look(manager, 0.0)
+    assert calls_of_a_look(manager) == few
+    fill(logs[0], 1)
+    logs[1].append_as_follower(make_batch())
+    logs[2].append_marker(EndTransactionMarker(ControlType.COMMIT, 0), producer_id=1, producer_epoch=0, leader_epoch=0)
+    a_look(manager, 0.0)
+    clock.advance_ms(1000)
+    assert set(manager.upkeep.logs_due_for_flush()) == set(logs[:3])
+    for log in logs[:3]:
+        log.flusher.flush()
+    a_look(manager, 0.0)
+    assert calls_of_a_look(manager) == few
+
+
+def test_unflushed_records_of_the_killed_process_count(tmp_path: Path, clock: ManualClock) -> None:
+    config = dataclasses.replace(SMALL, flush_messages=1)
+    before = open_manager(tmp_path, RealDisk(), clock, config)
+    fill(make_log(before, "orders", 0, None, config), 1)
+    kill(before)
+    after = open_manager(tmp_path, RealDisk(), clock, config)
+    assert after.upkeep.logs_due_for_flush() == [after.get("orders", 0)]
+    kill(after)
 
 
 @pytest.mark.parametrize("move", [LogManager.delete, LogManager.set_aside])
