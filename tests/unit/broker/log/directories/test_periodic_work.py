@@ -164,11 +164,13 @@ def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: Co
     assert list(manager.upkeep.failed()) == []
 
 
-@pytest.mark.parametrize("limit", [{"flush_messages": 1}, {"flush_ms": 1000}])
+@pytest.mark.parametrize(
+    "config", [dataclasses.replace(SMALL, flush_messages=1), dataclasses.replace(SMALL, flush_ms=1000)]
+)
 def test_logs_with_a_limit_are_visited_only_while_they_have_unflushed_records(
-    manager: LogManager, clock: ManualClock, limit: dict[str, int]
+    manager: LogManager, clock: ManualClock, config: LogConfig
 ) -> None:
-    config, few = dataclasses.replace(SMALL, **limit), calls_of_a_look(manager)
+    few = calls_of_a_look(manager)
     logs = [make_log(manager, "orders", partition, None, config) for partition in range(20)]
     a_look(manager, 0.0)
     assert calls_of_a_look(manager) == few
