@@ -178,7 +178,7 @@ class LogFlusher:
             state.synced_offset = max(state.synced_offset, state.recovery_point)
             if pending.syncs_directory:
                 state.note_synced_names(pending.first_offset)
-        self._producers.note_saved()
+        self._producers.note_saved(segment.base_offset for segment in self._local.segments)
         self._trimmer.delete_below_start()
 
     def prepare_sync(self) -> PendingFlush | None:

@@ -127,6 +127,11 @@ class LogState:
         if self.periodic_work is not None:
             self.periodic_work.to_free.add((self.topic, self.partition))
 
+    def note_failed(self) -> None:
+        """Record that the log went offline because of an error."""
+        if self.periodic_work is not None:
+            self.periodic_work.failed.add((self.topic, self.partition))
+
     # --- the log start after a power cut: what is known, and how it becomes known -------------------------------------
 
     @property
@@ -170,8 +175,7 @@ class LogState:
         raise."""
         self.offline_reason = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self.offline_reason)
-        if self.periodic_work is not None:
-            self.periodic_work.failed.add((self.topic, self.partition))
+        self.note_failed()
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:

@@ -83,6 +83,7 @@ class PartitionLog:
         "_append_limits",
         "_clock",
         "_content",
+        "_limits_unflushed",
         "_untouched",
         "flusher",
         "leader_epochs",
@@ -307,14 +308,15 @@ class PartitionLog:
         if config is self.state.config:
             return
         self.state.config = config
-        if config.limits_unflushed:
-            self.state.note_flush_due()
         self._adopt_config(config)
+        if self._limits_unflushed:
+            self.state.note_flush_due()
         self.local.update_config(config)
         self.producer_state.update_config(config)
 
     def _adopt_config(self, config: LogConfig) -> None:
         self._append_limits = ValidationLimits.of(config)
+        self._limits_unflushed = config.limits_unflushed
         self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
 
     def close(self) -> None:
@@ -535,6 +537,8 @@ class PartitionLog:
             self.local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
+        if self._limits_unflushed:
+            self.state.note_flush_due()
 
     def append_as_follower(self, records: memoryview | bytearray | bytes, *, leader_epoch: int | None = None) -> None:
         """Append batches fetched from a leader, keeping their offsets and leader epochs.
@@ -577,6 +581,8 @@ class PartitionLog:
             if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
         before = self.local.log_end_offset
+        if self._limits_unflushed:
+            self.state.note_flush_due()
         try:
             self.local.append_all(records, whole, now_ms, self.producers.follow)
         except (OSError, CorruptBatch) as error:

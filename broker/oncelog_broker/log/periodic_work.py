@@ -6,8 +6,8 @@ visits the log checks the condition, and removes the entry if no work is left. I
 whose condition holds is in the set:
 
 - `failed`: the log went offline because of an error.
-- `to_flush`: a segment was closed, a producer snapshot is not written yet, the settings limit the unsynced records or
-  the time until a flush, or the log's new directory could not be synced.
+- `to_flush`: a segment was closed, a producer snapshot is not written yet, the log has unflushed records while the
+  settings limit their number or the time until a flush, or the log's new directory could not be synced.
 - `to_free`: the log has files of deleted segments, which must be freed later.
 """
 

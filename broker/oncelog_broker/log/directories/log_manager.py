@@ -364,6 +364,8 @@ class LogManager:
             log = self._logs.get(key)
             if isinstance(target, KafkaError):
                 failed[key] = target
+                if log is not None:
+                    log.state.note_failed()  # `begin_deletion` took the log offline
                 continue
             if target is not None:
                 delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
@@ -389,6 +391,8 @@ class LogManager:
         to do with it.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        if (log := self._logs.get((topic, partition))) is not None:
+            log.state.note_failed()  # the log is offline now, and stays offline if this method raises an error
         self.forget_offsets([(topic, partition)])
         moves.run()
         target = moves.targets.get((topic, partition))

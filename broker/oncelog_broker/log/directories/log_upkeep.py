@@ -32,7 +32,7 @@ class LogUpkeep:
             self.work.failed.add((log.topic, log.partition))
         if log.local.has_marked:
             log.state.note_files_to_free()
-        if log.config.limits_unflushed or log.flusher.is_flush_due:
+        if _may_reach_limit(log) or log.flusher.is_flush_due:
             log.state.note_flush_due()
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
@@ -68,7 +68,7 @@ class LogUpkeep:
             elif not (
                 log.state.is_truncating
                 or log.is_paused
-                or log.config.limits_unflushed
+                or _may_reach_limit(log)
                 or (new_directory is not None and new_directory.is_lost)
             ):
                 self.work.to_flush.discard((log.topic, log.partition))
@@ -86,9 +86,12 @@ class LogUpkeep:
         """Return the paths of the files of deleted segments whose delay has expired at `now` (monotonic seconds)."""
         files: list[str] = []
         for log in self._logs_with(self.work.to_free):
+            # Remove the entry before looking at the log: a worker thread that truncates the log may add the entry again
+            # at any moment, and that new entry must stay.
+            self.work.to_free.discard((log.topic, log.partition))
             files += log.trimmer.take_deleted(now)
-            if not log.local.has_marked:
-                self.work.to_free.discard((log.topic, log.partition))
+            if log.local.has_marked:
+                log.state.note_files_to_free()
         return files
 
     def _logs_with(self, keys: set[TopicPartition]) -> Iterator[PartitionLog]:
@@ -101,3 +104,10 @@ class LogUpkeep:
                 keys.discard(key)
             else:
                 yield log
+
+
+def _may_reach_limit(log: PartitionLog) -> bool:
+    """Whether the log has unflushed records, and settings that limit their number or the time until their flush. A log
+    without unflushed records registers itself again at its next append.
+    """
+    return log.config.limits_unflushed and log.flusher.unflushed_records > 0 and not log.is_offline

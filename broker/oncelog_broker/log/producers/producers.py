@@ -153,11 +153,20 @@ class LogProducers:
         """Return the snapshots at or before `end` that have not been written to their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
-    def note_saved(self) -> None:
-        """Update the list of pending snapshots after some of them may have been written."""
+    def note_saved(self, base_offsets: Iterable[int]) -> None:
+        """Update the list of pending snapshots after some of them may have been written. If a newer snapshot is on the
+        disk, remove the files of the older ones, except at `base_offsets`, the base offsets of the segments (S55).
+        """
         written = [snapshot.offset for snapshot in self._pending if snapshot.is_written]
-        self._saved_offset = max([self._saved_offset, *written])
+        if not written:
+            return
+        saved = {self._saved_offset, *written}
+        self._saved_offset = max(saved)
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
+        # The removal needs no sync of the directory: if an older snapshot reappears after a power cut, it still
+        # describes the records before it. A truncation below it also removes the newest snapshot, and then syncs the
+        # directory.
+        self._snapshots.remove_at(saved.difference(base_offsets, (self._saved_offset, -1)))
 
     def cancel_snapshots(self) -> None:
         """Drop all pending snapshots (not written to disk yet)."""

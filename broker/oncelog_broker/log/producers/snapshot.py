@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
@@ -253,6 +254,14 @@ class ProducerSnapshots:
         """
         for offset in _all_offsets(names):
             if offset not in kept:
+                self._remove(offset)
+
+    def remove_at(self, offsets: Iterable[int]) -> None:
+        """Delete the snapshots at these offsets, which need not exist. This method raises no errors: a snapshot that
+        could not be deleted is harmless, and is deleted when the log is opened from its files.
+        """
+        for offset in offsets:
+            with suppress(OSError):
                 self._remove(offset)
 
     def _remove(self, offset: int) -> None:

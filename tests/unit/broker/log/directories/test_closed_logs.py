@@ -113,6 +113,11 @@ def facts(log: PartitionLog | None) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def snapshot_offsets(directory: Path) -> set[int]:
+    """The offsets of the snapshot files and window files in the directory of a log."""
+    return {int(path.stem) for suffix in ("snapshot", "window") for path in directory.glob(f"*.{suffix}")}
+
+
 def first(manager: LogManager, topic: str = "orders") -> PartitionLog:
     log = manager.get(topic, 0)
     assert log is not None
@@ -183,6 +188,28 @@ class TestUnchanged:
         after = first(start())
         assert len(contents(after)) == end + 21
         assert after.log_end_offset == end + 21
+
+    @pytest.mark.parametrize("pid", [7, None], ids=["producers", "no producers"])
+    def test_old_snapshots_are_removed_at_each_stop(
+        self, start: Callable[..., LogManager], closed: None, data: Path, pid: int | None
+    ) -> None:
+        for number in range(30):
+            disk = Reads()
+            manager = start(disk)
+            assert disk.logs == set(), "opened from its saved state"
+            log = first(manager)
+            if pid is None:
+                fill(log, 1)
+            else:
+                produce(log, pid, number + 2)
+            stop(manager)
+            kept = {*log.segment_base_offsets, log.log_end_offset}
+            assert snapshot_offsets(data / "orders-0") <= kept
+            assert log.log_end_offset in snapshot_offsets(data / "orders-0")
+        assert len(log.segment_base_offsets) > 3
+        (data / CLOSED_LOGS_FILE).unlink()
+        again = first(start())
+        assert again.producer_state.image() == log.producer_state.image()
 
     def test_a_log_without_records_gets_its_first(self, start: Callable[..., LogManager], closed: None) -> None:
         manager = start()

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from tests.support.logs import make_log
-from tests.support.storage import NOW, SMALL, FaultyDisk, fill
+from tests.support.storage import NOW, SMALL, FaultyDisk, fill, make_batch
 
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.segments.local_log import LocalLog
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 
 
 class CountingDisk(FaultyDisk):
@@ -28,6 +31,12 @@ class CountingDisk(FaultyDisk):
         super().__init__()
         self.replaced: list[str] = []
         self.refuses_replacement = False
+        self.refuses_rename = False
+
+    def rename(self, source: str, target: str) -> None:
+        if self.refuses_rename:
+            raise OSError(errno.EIO, "Input/output error", source)
+        super().rename(source, target)
 
     def replace_file(self, path: str, data: bytes, **options: bool) -> None:
         if self.refuses_replacement:
@@ -53,8 +62,8 @@ def manager(tmp_path: Path, disk: CountingDisk, clock: ManualClock) -> Iterator[
     kill(manager)
 
 
-def open_manager(data: Path, disk: RealDisk, clock: ManualClock) -> LogManager:
-    return LogManager.open([data], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: SMALL)
+def open_manager(data: Path, disk: RealDisk, clock: ManualClock, config: LogConfig = SMALL) -> LogManager:
+    return LogManager.open([data], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: config)
 
 
 def kill(manager: LogManager) -> None:
@@ -155,6 +164,53 @@ def test_a_failed_log_is_known_until_it_is_deleted(manager: LogManager, disk: Co
     assert list(manager.upkeep.failed()) == []
 
 
+@pytest.mark.parametrize(
+    "config", [dataclasses.replace(SMALL, flush_messages=1), dataclasses.replace(SMALL, flush_ms=1000)]
+)
+def test_logs_with_a_limit_are_visited_only_while_they_have_unflushed_records(
+    manager: LogManager, clock: ManualClock, config: LogConfig
+) -> None:
+    few = calls_of_a_look(manager)
+    logs = [make_log(manager, "orders", partition, None, config) for partition in range(20)]
+    a_look(manager, 0.0)
+    assert calls_of_a_look(manager) == few
+    fill(logs[0], 1)
+    logs[1].append_as_follower(make_batch())
+    logs[2].append_marker(EndTransactionMarker(ControlType.COMMIT, 0), producer_id=1, producer_epoch=0, leader_epoch=0)
+    a_look(manager, 0.0)
+    clock.advance_ms(1000)
+    assert set(manager.upkeep.logs_due_for_flush()) == set(logs[:3])
+    for log in logs[:3]:
+        log.flusher.flush()
+    a_look(manager, 0.0)
+    assert calls_of_a_look(manager) == few
+
+
+def test_unflushed_records_of_the_killed_process_count(tmp_path: Path, clock: ManualClock) -> None:
+    config = dataclasses.replace(SMALL, flush_messages=1)
+    before = open_manager(tmp_path, RealDisk(), clock, config)
+    fill(make_log(before, "orders", 0, None, config), 1)
+    kill(before)
+    after = open_manager(tmp_path, RealDisk(), clock, config)
+    assert after.upkeep.logs_due_for_flush() == [after.get("orders", 0)]
+    kill(after)
+
+
+@pytest.mark.parametrize("move", [LogManager.delete, LogManager.set_aside])
+def test_a_log_that_could_not_be_deleted_counts_as_failed(
+    manager: LogManager, disk: CountingDisk, move: Callable[[LogManager, str, int], object]
+) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    disk.refuses_rename = True
+    with pytest.raises(KafkaError):
+        move(manager, "orders", 0)
+    assert manager.get("orders", 0) is log and log.is_offline
+    assert list(manager.upkeep.failed()) == [("orders", 0)]
+    disk.refuses_rename = False
+    move(manager, "orders", 0)
+    assert list(manager.upkeep.failed()) == []
+
+
 def test_deleted_segments_are_freed_once(manager: LogManager, tmp_path: Path) -> None:
     log = make_log(manager, "orders", 0, None, SMALL)
     fill(log, 40)
@@ -203,3 +259,25 @@ def test_a_log_outside_a_manager_registers_nothing(tmp_path: Path) -> None:
     fill(log, 40)
     assert len(log.segment_base_offsets) > 1 and log.state.periodic_work is None
     log.abandon()
+
+
+def test_files_that_a_truncation_deletes_during_the_look_are_freed(
+    manager: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(manager, "orders", 0, None, SMALL)
+    fill(log, 40)
+    log.flusher.flush()
+    log.state.note_files_to_free()
+
+    def has_marked(local: LocalLog) -> bool:
+        found = bool(local._marked)
+        if not found:  # a worker thread deletes segments just after the look
+            monkeypatch.undo()
+            log.trimmer.truncate_to(1)
+        return found
+
+    monkeypatch.setattr(LocalLog, "has_marked", property(has_marked))
+    assert manager.purge_deleted(0.0) == 0
+    assert list(tmp_path.glob("orders-0/*.deleted"))
+    assert manager.purge_deleted(10.0**9) > 0
+    assert not list(tmp_path.glob("orders-0/*.deleted"))
