@@ -133,6 +133,7 @@ def test_keys_of_kafkas_without_effect_are_taken_and_named_in_the_log_once(broke
         found = {config.name: config.value for config in result.configs}
         assert (found["num.io.threads"], found["log.cleaner.backoff.ms"]) == ("9", "700")
         assert found[throttle] == str(2**63 - 1), "its default"
+    broker.stop()  # which writes all log lines
     logged = [line for line in broker.log.read_text().splitlines() if "changes nothing here" in line]
     assert len(logged) == 1
     assert "num.io.threads" in logged[0]

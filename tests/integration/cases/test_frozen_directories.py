@@ -47,7 +47,7 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
 """Maps a suffix of file names to the function that reads the format version of such a file."""
-PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
+PASSED_OVER = ("oncelog.closed-logs", "oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
 """Files that the last release did not write; that release neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
 COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"

@@ -5,6 +5,7 @@ workers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from worker_processes import WorkerProcesses, ended
 
 import oncelog.admin
 from oncelog.admin import NewTopic
+from oncelog.errors import KafkaError
 from oncelog_broker.local_cluster.ports import own_ports
 from oncelog_testing.application import ApplicationHistory
 from oncelog_testing.history.events import Place
@@ -41,11 +43,24 @@ class Cluster:
         self._loop = Loop()
 
     def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
+        """Create a topic, and wait until every worker knows the leaders of its partitions."""
+
         async def create() -> None:
             async with oncelog.admin.Admin(self._workers.address) as admin:
                 await admin.create_topics([NewTopic(name, partitions, 1)])
+            for broker in BROKERS:
+                await self._until_led(f"127.0.0.1:{self._workers.port + broker}", name)
 
-        self._loop.run(create())
+        self._loop.run(create(), PATIENCE_SECONDS)
+
+    async def _until_led(self, server: str, topic: str) -> None:
+        async with oncelog.admin.Admin(server) as admin, asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                with contextlib.suppress(KafkaError):  # this worker may not know the topic yet
+                    described = (await admin.describe_topics([topic]))[topic]
+                    if all(partition.leader >= 0 for partition in described.partitions.values()):
+                        return
+                await asyncio.sleep(0.05)
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Return partition -> broker id of its leader."""

@@ -61,7 +61,8 @@ def check_in_transaction(
         return _later_coordinator(producer)
     unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
     if registers:
-        answer = _register(coordinator, transactional_id, producer, unknown, deadlines)
+        registration = _Registration(coordinator, transactional_id, producer, unknown, deadlines)
+        answer = registration.ask(coordinator.registration_pause_seconds)
     else:
         answer = _verify(coordinator, transactional_id, producer, unknown)
     answer = no_longer_than(ANSWER_SECONDS, answer, deadlines)
@@ -125,35 +126,49 @@ def _error_of(
     return KafkaError(code, f"{producer}: " + ", ".join("-".join(map(str, where)) for where in unknown))
 
 
-def _register(
-    coordinator: TransactionCoordinator,
-    transactional_id: str,
-    producer: ProducerIdAndEpoch,
-    unknown: list[TopicPartition],
-    deadlines: Deadlines,
-) -> Answer[ErrorCode]:
-    """Ask the coordinator to add the partitions to the transaction. While the coordinator completes the producer's
-    previous transaction, ask it again, after pauses that double, for at most `coordinator.registration_seconds`.
+class _Registration:
+    """Asks the coordinator to add partitions to a transaction. While the coordinator completes the producer's previous
+    transaction, it is asked again, after pauses that double, for at most `coordinator.registration_seconds`.
+
+    The methods are passed on as bound methods, not as functions that refer to one another: such a reference cycle would
+    be garbage of every Produce request of a transaction.
     """
-    loop = asyncio.get_running_loop()
-    last = loop.time() + coordinator.registration_seconds
 
-    def ask(pause: float) -> Answer[ErrorCode]:
-        broker_id = coordinator.elsewhere(transactional_id)
+    __slots__ = ("_coordinator", "_deadlines", "_last", "_loop", "_producer", "_transactional_id", "_unknown")
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        unknown: list[TopicPartition],
+        deadlines: Deadlines,
+    ) -> None:
+        self._coordinator = coordinator
+        self._transactional_id = transactional_id
+        self._producer = producer
+        self._unknown = unknown
+        self._deadlines = deadlines
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time() + coordinator.registration_seconds
+        """The time of the event loop after which the coordinator is not asked again."""
+
+    def ask(self, pause: float) -> Answer[ErrorCode]:
+        """Ask the coordinator; if it is busy, ask it again after `pause` seconds."""
+        coordinator, producer, unknown = self._coordinator, self._producer, self._unknown
+        broker_id = coordinator.elsewhere(self._transactional_id)
         if broker_id is None:
-            answer = coordinator.add_partitions(transactional_id, producer, unknown, TRANSACTIONS_V2)
+            answer = coordinator.add_partitions(self._transactional_id, producer, unknown, TRANSACTIONS_V2)
         else:
-            answer = coordinator.remote.ask(broker_id, transactional_id, producer, unknown, registers=True)
-        return then(answer, partial(again_if_busy, pause))
+            answer = coordinator.remote.ask(broker_id, self._transactional_id, producer, unknown, registers=True)
+        return then(answer, partial(self._again_if_busy, pause))
 
-    def again_if_busy(pause: float, code: ErrorCode) -> Answer[ErrorCode]:
-        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or loop.time() + pause > last:
+    def _again_if_busy(self, pause: float, code: ErrorCode) -> Answer[ErrorCode]:
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or self._loop.time() + pause > self._last:
             return code
-        longer: asyncio.Future[float] = loop.create_future()
-        deadlines.after(pause, lambda: None if longer.done() else longer.set_result(2 * pause))
-        return then(longer, ask)
-
-    return ask(coordinator.registration_pause_seconds)
+        longer: asyncio.Future[float] = self._loop.create_future()
+        self._deadlines.after(pause, lambda: None if longer.done() else longer.set_result(2 * pause))
+        return then(longer, self.ask)
 
 
 def _verify(
