@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from enum import Enum
-from itertools import count
 from typing import NamedTuple
 
 import pytest
 from share_members import Group
 
+from oncelog import Admin
 from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from oncelog_testing.cluster import Cluster, ClusterFault
@@ -28,6 +28,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
 }
 STRUCK_SECONDS = 60.0
+MAX_NAMES = 50
 
 
 class Role(Enum):
@@ -61,8 +62,6 @@ CELLS = [
     )
     for moment in ("request", "answer")
 ]
-SHORT = {"WriteShareGroupState.answer", "ShareAcknowledge.answer"}
-"""The cells of `make test`: the step is done, and nobody learns of it. `make soak-scenarios` has the others."""
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +84,19 @@ async def share_something(cluster: Cluster) -> None:
         group.is_over.set()
 
 
+async def tidy(cluster: Cluster) -> None:
+    """Start all brokers, and distribute the leaderships among them."""
+    await asyncio.to_thread(cluster.mend)
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.elect_leaders()
+
+
 def coordinated_elsewhere(cluster: Cluster, prefix: str) -> str:
-    """Return the name of a group whose coordinator is not the share coordinator, so that the two send requests."""
+    """Return the name of a group whose coordinator is not the share coordinator, so that the two send requests. The
+    leaders of the offsets partitions must be different brokers.
+    """
     coordinator = cluster.leader_of(SHARE_GROUP_STATE)
-    names = (f"{prefix}-{number}" for number in count())
+    names = (f"{prefix}-{number}" for number in range(MAX_NAMES))
     return next(
         name
         for name in names
@@ -96,8 +104,8 @@ def coordinated_elsewhere(cluster: Cluster, prefix: str) -> str:
     )
 
 
-def kill_at(cluster: Cluster, cell: Cell, topic: str) -> None:
-    """Kill the broker when it reaches the cell's fail point; return when all brokers run again."""
+def arm(cluster: Cluster, cell: Cell, topic: str) -> ClusterFault:
+    """Let the cell's broker die when it reaches the fail point."""
     match cell.role:
         case Role.LEADER:
             victims = [cluster[cluster.leader_of(topic)]]
@@ -105,36 +113,38 @@ def kill_at(cluster: Cluster, cell: Cell, topic: str) -> None:
             victims = [cluster[cluster.leader_of(SHARE_GROUP_STATE)]]
         case Role.ANY:
             victims = list(cluster)
-    faults = [victim.fail(cell.point, crash=True) for victim in victims]
-    ClusterFault(faults).wait(STRUCK_SECONDS)
+    return ClusterFault([victim.fail(cell.point, crash=True) for victim in victims])
+
+
+def strike(cluster: Cluster, fault: ClusterFault) -> None:
+    """Wait until the broker has died; return when all brokers run again."""
+    fault.wait(STRUCK_SECONDS)
     cluster.mend()
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [pytest.param(cell, marks=[] if cell.point in SHORT else [pytest.mark.soak], id=str(cell)) for cell in CELLS],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("cell", CELLS, ids=str)
 async def test_no_record_is_lost_or_accepted_twice_whichever_step_of_a_share_group_kills_its_broker(
     faulty: Cluster, cell: Cell, topic: str
 ) -> None:
+    await tidy(faulty)
     topic = await asyncio.to_thread(coordinated_elsewhere, faulty, topic)
     await asyncio.to_thread(faulty.create_topic, topic, PARTITIONS)
     group = Group(faulty.bootstrap_servers, topic, PARTITIONS)
     await group.begin()
+    fault = await asyncio.to_thread(arm, faulty, cell, topic) if cell.is_first else None
     async with AsyncExitStack() as stack:
         members = await stack.enter_async_context(asyncio.TaskGroup())
-        if cell.is_first:
-            killing = asyncio.create_task(asyncio.to_thread(kill_at, faulty, cell, topic))
         for _ in range(2):
             members.create_task(group.consume())
         await group.produce()
-        if not cell.is_first:
+        if fault is None:
             await group.until_all_are_delivered()
-            killing = asyncio.create_task(asyncio.to_thread(kill_at, faulty, cell, topic))
-        while not killing.done():
-            await group.produce()
-            await group.next_poll()
+            fault = await asyncio.to_thread(arm, faulty, cell, topic)
+        killing = asyncio.create_task(asyncio.to_thread(strike, faulty, fault))
+        await group.produce()
         await killing
+        await group.produce()
         await group.until_all_are_delivered()
         await group.until_nothing_lags()
         group.is_over.set()
