@@ -43,13 +43,14 @@ class Cluster:
         self._loop = Loop()
 
     def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
-        """Create a topic, and wait until every worker knows the leaders of its partitions."""
+        """Create a topic, and wait until every broker knows the leaders of its partitions."""
 
         async def create() -> None:
             async with oncelog.admin.Admin(self._workers.address) as admin:
                 await admin.create_topics([NewTopic(name, partitions, 1)])
-            for broker in BROKERS:
-                await self._until_led(f"127.0.0.1:{self._workers.port + broker}", name)
+                brokers = (await admin.describe_cluster()).brokers
+            for broker in brokers:
+                await self._until_led(f"127.0.0.1:{broker.port}", name)
 
         self._loop.run(create(), PATIENCE_SECONDS)
 
