@@ -173,3 +173,26 @@ def log_directories(side: Side) -> None:
     ask(4, "both", a=[0, 1])
     ask(4, "twice, and unknown ones", a=[0, 7, 0], none=[0])
     ask(4, "none")
+
+
+@scenario
+def directory_moves(side: Side) -> None:
+    """Send AlterReplicaLogDirs to directories that the broker does not have, and to the present one; for missing
+    topics and partitions, and for a partition that is named twice.
+    """
+    create(side, "a", 2)
+    produce(side, "a", batch(3))
+    (present, *_) = (each.log_dir for each in side.get(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}).results)
+
+    def move(version: int, label: str, path: str, **partitions: list[int]) -> None:
+        topics = [{"name": side.own(topic), "partitions": indexes} for topic, indexes in partitions.items()]
+        side.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, version, {"dirs": [{"path": path, "topics": topics}]}, label)
+
+    for version in (1, 2):
+        move(version, "an unknown directory", "/no/such/directory", a=[0])
+        move(version, "the present directory", present, a=[0, 1])
+    move(2, "a relative path", "no/such/directory", a=[0])
+    move(2, "an unknown partition", present, a=[7])
+    move(2, "an unknown topic", present, none=[0])
+    move(2, "twice", present, a=[0, 0])
+    move(2, "nothing", present)
