@@ -27,8 +27,8 @@ LEFT_OVER_SECONDS: Final = 15.0
 ten seconds after its supervisor has ended.
 """
 LEFT_OVER_TICK_SECONDS: Final = 0.1
-STOP_SECONDS: Final = 60.0
-"""Seconds within which a worker must end after its SIGTERM; then it is killed."""
+STOP_SECONDS: Final = 300.0
+"""Seconds within which a worker must end after its SIGTERM, which includes syncing its logs; then it is killed."""
 KILL_SECONDS: Final = 10.0
 """Seconds between the second signal of a stop (which ends a slow stop) and SIGKILL."""
 
@@ -125,7 +125,7 @@ async def _stop_in_order(
                     number = worker.plan.role.number
                     logger.error("a worker did not stop in time and is killed", extra={"worker": number})
                     worker.kill()
-                    await asyncio.wait((task,))
+                    await asyncio.wait((task,), timeout=KILL_SECONDS)  # a process that waits for a disk cannot end
         if hurried.done():
             for worker in workers:
                 worker.stop()

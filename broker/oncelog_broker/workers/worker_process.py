@@ -55,6 +55,10 @@ class WorkerProcess:
         self._template = template
         self._connect = connect
         self._process: ForkedWorker | None = None
+        self._serves = False
+        """Whether the present process has reported that it serves. A process that recovers its logs sends no heartbeats,
+        and must not be taken for one that hangs.
+        """
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         """An event that is set when the worker serves for the first time."""
@@ -84,6 +88,7 @@ class WorkerProcess:
 
     async def _run_once(self) -> str:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
+        self._serves = False
         try:
             process = self._process = await self._start()
         except OSError as error:  # retry later: a shortage of processes or file descriptors may pass
@@ -106,9 +111,10 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
 
     def _on_hung(self) -> None:
-        """Kill a process that hangs, so that `run` starts another one."""
-        logger.error("a worker hangs and is killed", extra={"worker": self.plan.role.number})
-        self._signal(signal.SIGKILL)
+        """Kill a process that has served and now hangs, so that `run` starts another one."""
+        if self._serves:
+            logger.error("a worker hangs and is killed", extra={"worker": self.plan.role.number})
+            self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -130,6 +136,7 @@ class WorkerProcess:
         """Read the worker's standard output to the end, to find the line that reports that the worker serves."""
         async for line in process.stdout:
             if READY in line:
+                self._serves = True
                 self.ready.set()
 
 
