@@ -56,8 +56,8 @@ class WorkerProcess:
         self._connect = connect
         self._process: ForkedWorker | None = None
         self._serves = False
-        """Whether the present process has reported that it serves. A process that recovers its logs sends no heartbeats,
-        and must not be taken for one that hangs.
+        """Whether the present process has reported that it serves. A process that recovers its logs sends no
+        heartbeats, and must not be taken for one that hangs.
         """
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
