@@ -138,12 +138,20 @@ def _replication(evidence: Evidence) -> Found:
             "shows how far they lag",
         )
     single = [str(each) for each, it in partitions.items() if len(it.replicas) == 1]
-    if single and len(evidence.state.brokers) > 1:
+    if single and len(evidence.state.brokers) > 1 and not _is_in_one_rack(evidence):
         yield (
             State.WARNING,
             f"{count(len(single), 'partition')} with one replica only: {_named(single)}",
             "oncelog reassign generate --replication-factor 3 TOPIC..., then oncelog reassign execute",
         )
+
+
+def _is_in_one_rack(evidence: Evidence) -> bool:
+    """Return whether all brokers have the same rack, as the workers of one machine: further replicas would be lost
+    together with the first one.
+    """
+    racks = set(evidence.state.racks.values())
+    return len(racks) == 1 and None not in racks
 
 
 def _transactions(evidence: Evidence) -> Found:

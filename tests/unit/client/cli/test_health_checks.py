@@ -225,6 +225,15 @@ def test_a_moving_partition_may_be_throttled() -> None:
     assert [each.state for each in found if each.check == "throttles"] == [State.OK]
 
 
+@pytest.mark.parametrize(("racks", "state"), [(("m", "m"), State.OK), (("m", "n"), State.WARNING)])
+def test_a_single_replica_is_right_where_all_brokers_are_in_one_rack(racks: tuple[str, str], state: State) -> None:
+    """Workers of one machine have the machine as their rack: a second replica would be lost with the first one."""
+    brokers = {node: Broker(node, "here", 9092 + node, rack) for node, rack in enumerate(racks, 1)}
+    evidence = with_partition(replicas=(1,), isr=(1,))
+    found = findings(replace(evidence, state=replace(evidence.state, brokers=brokers)))
+    assert [each.state for each in found if each.check == "replication"] == [state]
+
+
 def test_many_partitions_are_counted_and_a_few_named() -> None:
     partitions = {index: Partition(index, leader=-1, replicas=(1, 2), isr=(1, 2)) for index in range(7)}
     found = findings(with_state(topics={"orders": Topic("orders", partitions=partitions)}))
