@@ -1,5 +1,5 @@
-"""Tests ZooKeeper sessions that end or may have ended: ended from outside, by an outage of the ensemble, or at a bad
-moment.
+"""Tests what a broker does when its ZooKeeper session ends, or may have ended: because somebody else ends the session,
+because the ensemble is down, or while the broker becomes the leader of many partitions.
 """
 
 from __future__ import annotations

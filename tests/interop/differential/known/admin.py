@@ -6,7 +6,6 @@ from typing import Final
 
 from tests.interop.differential.comparison import ABSENT
 from tests.interop.differential.register import Known
-from tests.interop.differential.side import CLOSED
 
 ERROR: Final = "error_code"
 
@@ -59,6 +58,7 @@ KNOWN: Final = (
     Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="Share*"),
     Known("newer-versions", "cluster.versions", "1", 0, 1, label="DescribeShareGroupOffsets"),
+    Known("newer-versions", "cluster.versions", "", kafka=None, ours=[0, 0], label="StreamsGroup*"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas
@@ -67,5 +67,4 @@ KNOWN: Final = (
     Known("long-names", "quotas.entities", ERROR, 0, 42, label="long name"),
     Known("not-a-number", "quotas.values", ERROR, 0, 42, label="not a number"),
     Known("not-a-number", "quotas.values", ERROR, 0, 42, label="infinite"),
-    Known("not-served", "wire.not_ours", "", ours=CLOSED),
 )

@@ -30,7 +30,7 @@ def unserved(side: Side) -> None:
 
 
 @scenario
-def not_ours(side: Side) -> None:
+def zero_bodies(side: Side) -> None:
     """Send requests of four APIs whose bodies are zeros: two of SASL, a version of ConsumerGroupHeartbeat that does not
     exist, and AlterReplicaLogDirs.
     """
