@@ -14,7 +14,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, GroupSpec, Targets, frozen
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, GroupSpec, Targets, frozen_targets
 from oncelog_broker.runtime.steps import Steps
 
 MAX_ROUNDS: Final = 16
@@ -68,7 +68,9 @@ def assign_heterogeneous(spec: GroupSpec) -> Steps[Targets]:
             moved += yield from _balance(plan, topic_id)
         if not moved:
             break
-    return {member.member_id: frozen(target) for member, target in zip(spec.members, plan.assigned, strict=True)}
+    return (
+        yield from frozen_targets(dict(zip((member.member_id for member in spec.members), plan.assigned, strict=True)))
+    )
 
 
 def _keep(spec: GroupSpec, plan: _Plan) -> Steps[None]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, Subscriber, Targets, frozen
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, Subscriber, Targets, frozen_targets
 from oncelog_broker.runtime.steps import Steps
 
 SIMPLE: Final = "simple"
@@ -31,7 +31,7 @@ def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Coll
         for topic_id in sorted(partitions):
             readers = [member for member in members if topic_id in member.topics]
             yield from _assign(readers, [(topic_id, number) for number in sorted(partitions[topic_id])], assigned)
-    return {member_id: frozen(topics) for member_id, topics in assigned.items()}
+    return (yield from frozen_targets(assigned))
 
 
 def _assign(

@@ -41,6 +41,16 @@ Targets = dict[str, Target]
 Assignor = Callable[[GroupSpec], Steps[Targets]]
 
 
+def frozen_targets(assigned: Mapping[str, Mapping[bytes, set[int]]]) -> Steps[Targets]:
+    """Return the target assignment of each member as immutable values, in several steps."""
+    targets: Targets = {}
+    for number, (member_id, target) in enumerate(assigned.items(), 1):
+        targets[member_id] = frozen(target)
+        if number % UNITS_PER_STEP == 0:
+            yield None
+    return targets
+
+
 def frozen(assigned: Mapping[bytes, set[int]]) -> Target:
     """Return the target assignment of a member as an immutable value, without topics that have no partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items() if partitions}

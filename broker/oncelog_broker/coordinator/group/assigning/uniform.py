@@ -8,7 +8,13 @@ partitions are assigned to members below their quota. If the previous assignment
 from __future__ import annotations
 
 from oncelog_broker.coordinator.group.assigning.heterogeneous import assign_heterogeneous
-from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, GroupSpec, Subscriber, Targets, frozen
+from oncelog_broker.coordinator.group.assigning.spec import (
+    UNITS_PER_STEP,
+    GroupSpec,
+    Subscriber,
+    Targets,
+    frozen_targets,
+)
 from oncelog_broker.runtime.steps import Steps
 
 TopicPartition = tuple[bytes, int]
@@ -60,7 +66,7 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         if units >= UNITS_PER_STEP:
             units = 0
             yield None
-    return {member_id: frozen(target) for member_id, target in assigned.items()}
+    return (yield from frozen_targets(assigned))
 
 
 def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:

@@ -30,6 +30,8 @@ SMALL: Final = 1_000
 """The target of a group is computed while a heartbeat is handled if the number of its members plus partitions is at
 most this number. The computation then takes a few milliseconds.
 """
+RECORDS_PER_STEP: Final = 32
+"""Number of members whose new targets are encoded in one step; a record takes some ten microseconds."""
 ASSIGN_JOB: Final = "assign"
 
 
@@ -154,7 +156,7 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
             record = TargetRecord(group.group_id, member_id, target)
             encoded = consumer_records.encode(record)
             changed.append((snapshot.members[member_id].instance_id, record._replace(encoded=encoded)))
-        if number % UNITS_PER_STEP == 0:
+        if number % RECORDS_PER_STEP == 0:
             yield None
     return Assigned(group, snapshot.epoch, changed)
 
