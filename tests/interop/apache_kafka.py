@@ -57,7 +57,9 @@ class ApacheKafka:
         *,
         has_logins: bool = False,
     ) -> None:
-        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`."""
+        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. If `settings` has `log.dirs`,
+        `data` must be one of these directories.
+        """
         need("java")
         self._has_logins = has_logins
         self.sasl_port = 0
@@ -103,8 +105,8 @@ class ApacheKafka:
                 self.settings["listener.security.protocol.map"] = ",".join(
                     ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT")
                 )
+            self.settings.setdefault("log.dirs", str(self.data))
             self.settings |= {
-                "log.dirs": str(self.data),
                 "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
                 "advertised.listeners": listeners,
                 "controller.quorum.voters": f"{self.settings['node.id']}@127.0.0.1:{controller}",
