@@ -58,8 +58,9 @@ class ApacheKafka:
         has_logins: bool = False,
         controller: ApacheKafka | None = None,
     ) -> None:
-        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. `controller` is the started node
-        whose controller this broker uses; by default it has its own.
+        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. If `settings` has `log.dirs`,
+        `data` must be one of these directories. `controller` is the started node whose controller this broker uses; by
+        default it has its own.
         """
         need("java")
         self._controller = controller
@@ -112,8 +113,8 @@ class ApacheKafka:
                 self.settings["listener.security.protocol.map"] = ",".join(
                     ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT")
                 )
+            self.settings.setdefault("log.dirs", str(self.data))
             self.settings |= {
-                "log.dirs": str(self.data),
                 "listeners": listeners,
                 "advertised.listeners": listeners,
                 "controller.quorum.voters": self.controller_address,
