@@ -19,14 +19,18 @@ from tests.interop.differential.known import KNOWN, OBLIGED, OBLIGING, OPTIONAL
 from tests.interop.differential.register import shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome, Scenario, play
 from tests.interop.differential.scenarios import SCENARIOS
-from tests.interop.differential.side import NODE_ID
+from tests.interop.differential.side import NODE_ID, RELEASE
 
-RELEASE = "4.1.0"
 SETTINGS = {
     "node.id": str(NODE_ID),
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 """Settings of oncelog's broker on which responses depend, with the values that Kafka's broker has."""
 

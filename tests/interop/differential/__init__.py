@@ -8,6 +8,7 @@ responses are compared.
 - `scenario` defines a scenario, and runs it on both sides.
 - `calls` sends the requests that scenarios send most often; `batches` creates record batches, and `members` sends the
 requests of group members.
+- `consumer_members` sends the requests of members of the new consumer protocol (KIP-848).
 - `scenarios/` has the scenarios by area, including `walks`, which are random sequences from a seed.
 - `logged_in` is a side on which every client must log in, for scenarios/secured.
 - `register` defines a known difference; `known/` lists all of them by area, as rows of docs/differences.md.

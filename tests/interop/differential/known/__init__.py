@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.interop.differential.known import (
     admin,
+    consumer_groups,
     everywhere,
     groups,
     obliging,
@@ -25,6 +26,7 @@ STAYING: Final[tuple[Known, ...]] = (
     *reading.KNOWN,
     *transactions.KNOWN,
     *groups.KNOWN,
+    *consumer_groups.KNOWN,
     *admin.KNOWN,
     *security.KNOWN,
 )

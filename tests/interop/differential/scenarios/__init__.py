@@ -10,6 +10,7 @@ from tests.interop.differential.scenarios import (
     acls,
     cluster,
     configs,
+    consumer_groups,
     fetch,
     group_membership,
     group_rebalance,
@@ -24,6 +25,7 @@ from tests.interop.differential.scenarios import (
     secured,
     share_records,
     shares,
+    telemetry,
     topics,
     transaction_ends,
     transaction_offsets,
@@ -47,6 +49,7 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     acls,
     group_membership,
     group_rebalance,
+    consumer_groups,
     offsets,
     share_records,
     shares,
@@ -55,6 +58,7 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     configs,
     cluster,
     logins,
+    telemetry,
     wire,
 )
 
