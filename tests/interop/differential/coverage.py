@@ -12,13 +12,11 @@ from oncelog_protocol.api import ApiKey
 
 WITHOUT_SCENARIOS: Final = frozenset(
     {
-        *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),
-        *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
         *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
     }
 )
 """API keys of which no scenario sends a request.
-`tests/interop/test_java_shares.py` and `tests/interop/test_streams_groups.py` send requests of these APIs.
+`tests/interop/test_streams_groups.py` sends requests of these APIs.
 """
 
 

@@ -39,6 +39,8 @@ class ShareMember:
     epoch: int = 0
     session_epoch: int = OPEN_SESSION
     connection: str = "main"
+    topics: Sequence[str] = ()
+    """The topics to which the member subscribed last."""
 
     # --- heartbeats
 
@@ -46,21 +48,22 @@ class ShareMember:
         self, label: str = "", *, epoch: int | None = None, topics: Sequence[str] | None = None, **more: Any
     ) -> Any:
         """Send ShareGroupHeartbeat and record the response; the member's epoch changes if there was no error."""
+        self.topics = self.topics if topics is None else topics
         asked = self._heartbeat(self.epoch if epoch is None else epoch, topics) | more
         answer = self.side.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, asked, label)
         if not answer.error_code:
-            self.epoch = answer.member_epoch
+            self.epoch = max(0, answer.member_epoch)
         return answer
 
     def settle(self, wanted: Mapping[str, Sequence[int]], *, topics: Sequence[str] | None = None) -> ShareMember:
         """Send heartbeats until the member has these partitions; the responses are not recorded. The member subscribes
         to `topics`, by default to the topics of `wanted`. Raises ScenarioBroken.
         """
-        names = list(wanted) if topics is None else topics
+        self.topics = list(wanted) if topics is None else topics
         expected = {self.side.topic_ids[name]: sorted(partitions) for name, partitions in wanted.items() if partitions}
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            answer = self.side.get(ApiKey.SHARE_GROUP_HEARTBEAT, 1, self._heartbeat(self.epoch, names))
+            answer = self.side.get(ApiKey.SHARE_GROUP_HEARTBEAT, 1, self.full_heartbeat())
             if answer.error_code:
                 raise ScenarioBroken(f"{self.side.name}: {answer}")
             self.epoch = answer.member_epoch
@@ -68,6 +71,10 @@ class ShareMember:
                 return self
             time.sleep(PAUSE_SECONDS)
         raise ScenarioBroken(f"{self.side.name}: {self.id} does not get {wanted}: {answer}")
+
+    def full_heartbeat(self) -> Plain:
+        """Return a heartbeat to which the response has the entire assignment."""
+        return self._heartbeat(self.epoch, self.topics)
 
     def leave(self, label: str = "") -> None:
         self.beat(label, epoch=-1)
@@ -123,13 +130,34 @@ class ShareMember:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             answer = self.side.get(
-                ApiKey.SHARE_FETCH, version, {**asked, "share_session_epoch": sent}, connection=self.connection, retried=()
+                ApiKey.SHARE_FETCH,
+                version,
+                {**asked, "share_session_epoch": sent},
+                connection=self.connection,
+                retried=(),
             )
             self._continue(answer, sent)
             if wait_ms != FILLED_MS or answer.error_code or _is_filled(answer) or time.monotonic() > deadline:
                 break
             sent = self.session_epoch
         self.side.record(ApiKey.SHARE_FETCH, version, label, answer)
+        return answer
+
+    def quiet_fetch(self) -> Any:
+        """Fetch records without recording the response. Raises ScenarioBroken."""
+        asked = {
+            "group_id": self.side.own(self.group),
+            "member_id": self.id,
+            "share_session_epoch": self.session_epoch,
+            "max_wait_ms": FILLED_MS,
+            "min_bytes": 1,
+            "max_records": 500,
+            "batch_size": 500,
+        }
+        answer = self.side.get(ApiKey.SHARE_FETCH, 2, asked, connection=self.connection, retried=())
+        if answer.error_code:
+            raise ScenarioBroken(f"{self.side.name}: {answer}")
+        self._continue(answer, self.session_epoch)
         return answer
 
     def acknowledge(
@@ -150,9 +178,7 @@ class ShareMember:
             "topics": self._topics({}, acknowledged),
             **more,
         }
-        answer = self.side.ask(
-            ApiKey.SHARE_ACKNOWLEDGE, version, asked, label, connection=self.connection, retried=()
-        )
+        answer = self.side.ask(ApiKey.SHARE_ACKNOWLEDGE, version, asked, label, connection=self.connection, retried=())
         self._continue(answer, sent)
         return answer
 
@@ -191,7 +217,6 @@ class ShareMember:
 
     def _topic_id(self, name: str) -> bytes:
         return self.side.topic_ids.get(name, name.encode().ljust(16, b"?"))
-
 
 
 def _is_filled(answer: Any) -> bool:
@@ -248,10 +273,16 @@ def settle_shares(side: Side) -> None:
 
 
 def describe_share_offsets(
-    side: Side, group: str, topics: Mapping[str, Sequence[int]] | None = None, label: str = "", *, version: int = 1
+    side: Side,
+    group: str,
+    topics: Mapping[str, Sequence[int]] | None = None,
+    label: str = "",
+    *,
+    version: int = 1,
+    **options: Any,
 ) -> Any:
     """Send DescribeShareGroupOffsets; without `topics`, for all topics of the group."""
     settle_shares(side)
     wanted = None if topics is None else [{"topic_name": side.own(n), "partitions": list(p)} for n, p in topics.items()]
     asked = {"groups": [{"group_id": group_name(side, group), "topics": wanted}]}
-    return side.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, asked, label)
+    return side.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, asked, label, **options)

@@ -5,8 +5,8 @@ Behaviour: acknowledgements are applied first. The response has complete batches
 offsets that the response lists; the batches are slices of mapped files, as in a Fetch. The request waits up to
 max_wait_ms for min_bytes; new records end the wait, and so do records that another member has released. An error of a
 partition ends the wait of a ShareFetch immediately. Each request starts with another partition of the session, so that
-no partition is always read last. A request whose limit of records or bytes is 0 only acknowledges. Versions: v2 adds exact record limits (KIP-1206) and renewed acquisition locks
-(KIP-1222).
+no partition is always read last. A request whose limit of records or bytes is 0 only acknowledges. Versions: v2 adds
+exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from tests.interop.differential.known import (
     producing,
     reading,
     security,
+    shares,
     transactions,
 )
 from tests.interop.differential.register import Known
@@ -29,6 +30,7 @@ STAYING: Final[tuple[Known, ...]] = (
     *consumer_groups.KNOWN,
     *admin.KNOWN,
     *security.KNOWN,
+    *shares.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 

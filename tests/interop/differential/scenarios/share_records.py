@@ -6,7 +6,15 @@ import time
 from typing import Final
 
 from tests.interop.differential.batches import batch
-from tests.interop.differential.calls import create, delete_records, fill
+from tests.interop.differential.calls import (
+    add_partitions,
+    create,
+    delete_records,
+    end_transaction,
+    fill,
+    produce,
+    transactional_producer,
+)
 from tests.interop.differential.scenario import scenario
 from tests.interop.differential.share_members import (
     ACCEPT,
@@ -25,6 +33,8 @@ from tests.interop.differential.share_members import (
 from tests.interop.differential.side import Side
 
 A: tuple[str, int] = ("a", 0)
+MARKERS: Final = frozenset({3, 8})
+"""The offsets of markers in the scenario `isolation`."""
 
 
 def filled(side: Side, *batches: int, member: str = "m", **configs: str | int) -> ShareMember:
@@ -99,7 +109,9 @@ def partitions(side: Side) -> None:
     fill(side, "b", [batch(1)])
     member.fetch("forgotten", forgotten={"b": [0]}, wait_ms=EMPTY_MS)
     member.fetch("forgotten again", forgotten={"b": [0], "a": [1]}, wait_ms=EMPTY_MS)
-    member.acknowledge("all", {("a", 0): [(0, 1, [ACCEPT])], ("a", 1): [(0, 2, [ACCEPT])], ("b", 0): [(0, 0, [ACCEPT])]})
+    member.acknowledge(
+        "all", {("a", 0): [(0, 1, [ACCEPT])], ("a", 1): [(0, 2, [ACCEPT])], ("b", 0): [(0, 0, [ACCEPT])]}
+    )
     member.acknowledge("unknown partitions", {("a", 9): [(0, 0, [ACCEPT])], ("none", 0): [(0, 0, [ACCEPT])]})
     member.close()
     describe_share_offsets(side, "g", label="at last")
@@ -201,7 +213,8 @@ def deliveries(side: Side) -> None:
     member = filled(side, 1, 1, share_delivery_count_limit=3)
     member.fetch("first delivery", {"a": [0]}, max_records=1)
     for number in range(2, 5):
-        member.fetch(f"delivery {number}", acknowledged={A: [(0, 0, [RELEASE])]}, max_records=1)
+        member.acknowledge(f"release {number}", {A: [(0, 0, [RELEASE])]})
+        member.fetch(f"delivery {number}", max_records=1)
         describe_share_offsets(side, "g", label=f"delivery {number}")
     member.acknowledge("archived one", {A: [(0, 0, [ACCEPT])]})
 
@@ -213,8 +226,8 @@ def bad_record_in_a_batch(side: Side) -> None:
     member.fetch("first delivery", {"a": [0]})
     released: list[tuple[int, int]] = [(0, 9)]
     for number in range(2, 14):
-        acknowledged = [(first, last, [RELEASE]) for first, last in released]
-        answer = member.fetch(f"fetch {number}", acknowledged={A: acknowledged} if released else None, wait_ms=EMPTY_MS)
+        member.acknowledge(f"release {number}", {A: [(first, last, [RELEASE]) for first, last in released]})
+        answer = member.fetch(f"fetch {number}")
         if not answer.responses:
             break
         found = answer.responses[0].partitions[0].acquired_records
@@ -271,7 +284,8 @@ def record_locks(side: Side) -> None:
     member.fetch("second", max_records=60, wait_ms=EMPTY_MS)
     member.fetch("one released", acknowledged={A: [(7, 7, [RELEASE])]})
     member.fetch("the first accepted", acknowledged={A: [(0, 9, [ACCEPT])]}, wait_ms=EMPTY_MS)
-    member.fetch("half accepted", acknowledged={A: [(10, 49, [ACCEPT])]})
+    member.fetch("half accepted", acknowledged={A: [(10, 49, [ACCEPT])]}, wait_ms=EMPTY_MS)
+    member.fetch("more accepted", acknowledged={A: [(50, 99, [ACCEPT])]})
 
 
 @scenario
@@ -372,3 +386,42 @@ def offset_resets(side: Side) -> None:
     fill(side, "a", [batch(1)])
     late = ShareMember(side, "latest", "m", session_epoch=1)
     late.fetch("latest, next record")
+
+
+@scenario
+def isolation(side: Side) -> None:
+    """Read records of open, committed and aborted transactions, in both isolation levels."""
+    create(side, "a")
+    levels = "read_uncommitted", "read_committed"
+    members = []
+    for level in levels:
+        share_group(side, level, share_isolation_level=level)
+        members.append(reader(side, {"a": [0]}, group=level))
+    producer = transactional_producer(side, "t")
+    sequence = 0
+    for label, commits in (("committed", True), ("aborted", False)):
+        add_partitions(side, producer, {"a": [0]})
+        fill(side, "a", [batch(1)])
+        produce(side, "a", batch(2, producer, sequence), transactional_id="t")
+        sequence += 2
+        everything, committed = members
+        everything.fetch(f"uncommitted, to be {label}", {"a": [0]})
+        committed.fetch(f"before the open transaction, to be {label}", {"a": [0]})
+        end_transaction(side, producer, commits)
+        fill(side, "a", [batch(1)])
+        for level, member in zip(levels, members, strict=True):
+            note_deliveries(side, f"{label}, {level}", member, last=4 if commits else 9)
+    for level in levels:
+        describe_share_offsets(side, level, label=level)
+
+
+def note_deliveries(side: Side, label: str, member: ShareMember, last: int) -> None:
+    """Let a member fetch and accept records until it has got the offset `last`; record the offsets of the records that
+    are no markers. Apache Kafka also delivers the offsets of markers and of aborted records.
+    """
+    found: set[int] = set()
+    while last not in found:
+        answer = member.quiet_fetch()
+        acquired = [one for topic in answer.responses for p in topic.partitions for one in p.acquired_records]
+        found |= {offset for one in acquired for offset in range(one.first_offset, one.last_offset + 1)}
+    side.note(label, sorted(found - MARKERS))
