@@ -2,8 +2,8 @@
 docs/differences.md says.
 
 A scenario fails if a difference has no row in docs/differences.md, or if a registered difference does not appear.
-Longer
-walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70.
+Longer walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70, and other walks with
+DIFFERENTIAL_FIRST_SEED=1000.
 """
 
 from __future__ import annotations

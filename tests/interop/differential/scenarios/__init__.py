@@ -11,6 +11,7 @@ from tests.interop.differential.scenarios import (
     cluster,
     configs,
     consumer_groups,
+    directories,
     fetch,
     group_membership,
     group_rebalance,
@@ -33,6 +34,7 @@ from tests.interop.differential.scenarios import (
     transaction_offsets,
     transaction_timeouts,
     transactions,
+    two_phase,
     walks,
     wire,
 )
@@ -71,5 +73,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *walks.SCENARIOS,
 )
 """All scenarios: first those written by hand, then the random ones."""
+CONFIGURED: Final[tuple[Scenario, ...]] = (
+    *(one for area in (two_phase, directories) for one in scenarios_of(area)),
+    *walks.CONFIGURED,
+)
+"""Scenarios for brokers that allow two-phase commit and have two log directories."""
 SECURED: Final[tuple[Scenario, ...]] = tuple(scenarios_of(secured))
 """Scenarios for brokers that require a login."""

@@ -198,6 +198,24 @@ def assignors(side: Side) -> None:
 
 
 @scenario
+def no_topics(side: Side) -> None:
+    """Let a member join that subscribes to no topics, beside a member that has partitions: at first, and when the
+    assignment is outdated, because another member has left.
+    """
+    create(side, "a", 2)
+    consumer_group(side)
+    first = ConsumerMember(side, "g", "n").settle({"a": [0, 1]})
+    second = ConsumerMember(side, "g", "m")
+    second.join("second joins without topics")
+    first.reconcile("first")
+    describe_consumer_groups(side, "g", label="second has no topics")
+    second.beat("second subscribes", topics=["a"])
+    second.leave("second leaves")
+    second.join("second joins without topics again")
+    describe_consumer_groups(side, "g", label="second has no topics again")
+
+
+@scenario
 def static_members(side: Side) -> None:
     """Let static members leave for a while, return with a new member id, and fence each other."""
     create(side, "a", 2)
@@ -255,6 +273,7 @@ def kinds_of_groups(side: Side) -> None:
     consumer_group(side)
     member = ConsumerMember(side, "g", "m").settle({"a": [0]})
     join(side, "g", label="classic member, consumer group", protocol_type="other")
+    join(side, "g", "m", "classic member with a member id of the group", protocol_type="other")
     join(side, "g", label="classic member without a protocol in common", protocols=(("mine", SUBSCRIPTION),))
     heartbeat(side, "g", only_member(side, "classic"), "classic heartbeat of a stranger")
     leave(side, "g", ("nobody", None), label="classic leave of a stranger")
@@ -334,13 +353,14 @@ def upgrades(side: Side) -> None:
 def unreadable_members(side: Side) -> None:
     """Let a member of the new protocol join classic groups whose members cannot become members of a consumer group."""
     create(side, "a")
+    create(side, "b")
     consumer_group(side)
     only_member(side, "unreadable")
     ConsumerMember(side, "unreadable", "m").join("assignment of other bytes", "a")
     only_member(side, "other", protocol_type="other")
     ConsumerMember(side, "other", "m").join("another protocol type", "a")
     joined(side, "joining", protocols=(("range", subscription(side.own("a"))),))
-    ConsumerMember(side, "joining", "m").join("before the sync", "a")
+    ConsumerMember(side, "joining", "m").join("before the sync", "b")
 
 
 @scenario
