@@ -95,9 +95,10 @@ class ConsumerMember:
         self.epoch = max(0, answer.member_epoch)
         if answer.assignment is not None:
             names = {id_: name for name, id_ in self.side.topic_ids.items()}
-            self.assigned = {
+            assigned = {
                 names[bytes(one.topic_id)]: sorted(one.partitions) for one in answer.assignment.topic_partitions
             }
+            self.assigned = dict(sorted(assigned.items()))
         elif answer.member_epoch < 0:
             self.assigned = {}
 

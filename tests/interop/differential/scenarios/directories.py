@@ -42,11 +42,18 @@ def replicas(side: Side, topic: str) -> dict[str, list[tuple[int, bool]]]:
 
 
 def places(side: Side, topic: str, partition: int = 0) -> tuple[str, str]:
-    """Return the log directory of a partition, and the other log directory."""
-    found = replicas(side, topic)
-    (here,) = [path for path, there in found.items() if (partition, False) in there]
-    (other,) = found.keys() - {here}
-    return here, other
+    """Return the log directory of a partition, and the other log directory. Waits until the broker has created the log.
+    Raises ScenarioBroken.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = replicas(side, topic)
+        for here, there in found.items():
+            if (partition, False) in there:
+                (other,) = found.keys() - {here}
+                return here, other
+        time.sleep(PAUSE_SECONDS)
+    raise ScenarioBroken(f"{side.name}: {topic}-{partition} is in no directory: {found}")
 
 
 def move(side: Side, topic: str, path: str, label: str, *, partition: int = 0, version: int = 2) -> None:
