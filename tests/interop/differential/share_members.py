@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.interop.differential.calls import GROUP, coordinator
-from tests.interop.differential.members import group_name
+from tests.interop.differential.members import await_setting, group_name, set_group
 from tests.interop.differential.messages import Plain
 from tests.interop.differential.side import PATIENCE_SECONDS, PAUSE_SECONDS, ScenarioBroken, Side
 
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.messages.describe_configs import ResourceType
-from oncelog_protocol.messages.incremental_alter_configs import ConfigOperation
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, OPEN_SESSION, AcknowledgeType
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
@@ -27,6 +25,8 @@ EMPTY_MS: Final = 150
 
 Acknowledged = tuple[int, int, Sequence[int]]
 """First offset, last offset, and acknowledge types."""
+Acknowledgements = Mapping[tuple[str, int], Sequence[Acknowledged]]
+"""Acknowledgements by topic and partition."""
 
 
 @dataclass(slots=True)
@@ -94,14 +94,8 @@ class ShareMember:
         label: str = "",
         topics: Mapping[str, Sequence[int]] | None = None,
         *,
-        acknowledged: Mapping[tuple[str, int], Sequence[Acknowledged]] | None = None,
-        forgotten: Mapping[str, Sequence[int]] | None = None,
         epoch: int | None = None,
         wait_ms: int = FILLED_MS,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-        max_records: int = 500,
-        batch_size: int = 500,
         version: int = 2,
         **more: Any,
     ) -> Any:
@@ -111,15 +105,37 @@ class ShareMember:
         With the default `wait_ms`, the request is repeated until a response has records, because Apache Kafka may
         respond without records although some are available. Only the last response is recorded.
         """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            answer = self.quiet_fetch(topics, epoch=epoch, wait_ms=wait_ms, version=version, **more)
+            if wait_ms != FILLED_MS or answer.error_code or _is_filled(answer) or time.monotonic() > deadline:
+                break
+            epoch = None
+        self.side.record(ApiKey.SHARE_FETCH, version, label, answer)
+        return answer
+
+    def quiet_fetch(
+        self,
+        topics: Mapping[str, Sequence[int]] | None = None,
+        *,
+        acknowledged: Acknowledgements | None = None,
+        forgotten: Mapping[str, Sequence[int]] | None = None,
+        epoch: int | None = None,
+        wait_ms: int = FILLED_MS,
+        version: int = 2,
+        **more: Any,
+    ) -> Any:
+        """Send ShareFetch without recording the response."""
         sent = self.session_epoch if epoch is None else epoch
         asked = {
             "group_id": group_name(self.side, self.group),
             "member_id": self.id,
+            "share_session_epoch": sent,
             "max_wait_ms": wait_ms,
-            "min_bytes": min_bytes,
-            "max_bytes": max_bytes,
-            "max_records": max_records,
-            "batch_size": batch_size,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
             "topics": self._topics(topics or {}, acknowledged or {}),
             "forgotten_topics_data": [
                 {"topic_id": self._topic_id(name), "partitions": list(partitions)}
@@ -127,49 +143,28 @@ class ShareMember:
             ],
             **more,
         }
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            answer = self.side.get(
-                ApiKey.SHARE_FETCH,
-                version,
-                {**asked, "share_session_epoch": sent},
-                connection=self.connection,
-                retried=(),
-            )
-            self._continue(answer, sent)
-            if wait_ms != FILLED_MS or answer.error_code or _is_filled(answer) or time.monotonic() > deadline:
-                break
-            sent = self.session_epoch
-        self.side.record(ApiKey.SHARE_FETCH, version, label, answer)
-        return answer
-
-    def quiet_fetch(self) -> Any:
-        """Fetch records without recording the response. Raises ScenarioBroken."""
-        asked = {
-            "group_id": self.side.own(self.group),
-            "member_id": self.id,
-            "share_session_epoch": self.session_epoch,
-            "max_wait_ms": FILLED_MS,
-            "min_bytes": 1,
-            "max_records": 500,
-            "batch_size": 500,
-        }
-        answer = self.side.get(ApiKey.SHARE_FETCH, 2, asked, connection=self.connection, retried=())
-        if answer.error_code:
-            raise ScenarioBroken(f"{self.side.name}: {answer}")
-        self._continue(answer, self.session_epoch)
+        answer = self.side.get(ApiKey.SHARE_FETCH, version, asked, connection=self.connection, retried=())
+        self._continue(answer, sent)
         return answer
 
     def acknowledge(
         self,
         label: str,
-        acknowledged: Mapping[tuple[str, int], Sequence[Acknowledged]],
+        acknowledged: Acknowledgements,
         *,
         epoch: int | None = None,
         version: int = 2,
         **more: Any,
     ) -> Any:
         """Send ShareAcknowledge and record the response; the session's epoch rises if there was no error."""
+        answer = self.quiet_acknowledge(acknowledged, epoch=epoch, version=version, **more)
+        self.side.record(ApiKey.SHARE_ACKNOWLEDGE, version, label, answer)
+        return answer
+
+    def quiet_acknowledge(
+        self, acknowledged: Acknowledgements, *, epoch: int | None = None, version: int = 2, **more: Any
+    ) -> Any:
+        """Send ShareAcknowledge without recording the response."""
         sent = self.session_epoch if epoch is None else epoch
         asked = {
             "group_id": group_name(self.side, self.group),
@@ -178,21 +173,20 @@ class ShareMember:
             "topics": self._topics({}, acknowledged),
             **more,
         }
-        answer = self.side.ask(ApiKey.SHARE_ACKNOWLEDGE, version, asked, label, connection=self.connection, retried=())
+        answer = self.side.get(ApiKey.SHARE_ACKNOWLEDGE, version, asked, connection=self.connection, retried=())
         self._continue(answer, sent)
         return answer
 
     def close(self, label: str = "close", **more: Any) -> None:
         """Close the session with a ShareFetch that fetches nothing."""
-        self.fetch(label, epoch=CLOSE_SESSION, wait_ms=0, min_bytes=0, max_bytes=0, max_records=0, batch_size=0, **more)
+        nothing = {"wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "batch_size": 0}
+        self.fetch(label, epoch=CLOSE_SESSION, **nothing, **more)
 
     def _continue(self, answer: Any, sent: int) -> None:
         if answer is not None and not answer.error_code:
             self.session_epoch = OPEN_SESSION if sent == CLOSE_SESSION else sent + 1
 
-    def _topics(
-        self, topics: Mapping[str, Sequence[int]], acknowledged: Mapping[tuple[str, int], Sequence[Acknowledged]]
-    ) -> list[Plain]:
+    def _topics(self, topics: Mapping[str, Sequence[int]], acknowledged: Acknowledgements) -> list[Plain]:
         wanted: dict[str, dict[int, Sequence[Acknowledged]]] = {
             name: dict.fromkeys(partitions, ()) for name, partitions in topics.items()
         }
@@ -230,25 +224,17 @@ def assigned(answer: Any) -> dict[bytes, list[int]]:
     return {bytes(one.topic_id): sorted(one.partitions) for one in answer.assignment.topic_partitions}
 
 
-def set_group(side: Side, group: str, **configs: str | int) -> None:
-    """Set configuration keys of a group; keys are written with underscores in place of dots. Raises ScenarioBroken."""
-    resource = {
-        "resource_type": int(ResourceType.GROUP),
-        "resource_name": side.own(group),
-        "configs": [
-            {"name": key.replace("_", "."), "config_operation": int(ConfigOperation.SET), "value": str(value)}
-            for key, value in configs.items()
-        ],
-    }
-    answer = side.get(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
-    if answer.responses[0].error_code:
-        raise ScenarioBroken(f"{side.name}: {answer}")
-
-
 def share_group(side: Side, group: str = "g", **configs: str | int) -> None:
-    """Configure a share group that reads topics from the beginning, and wait for its coordinator."""
-    set_group(side, group, **{"share_auto_offset_reset": "earliest", **configs})
+    """Configure a share group that reads topics from the beginning, and wait for its coordinator and its settings."""
+    configure(side, group, **{"share_auto_offset_reset": "earliest", **configs})
     coordinator(side, group, GROUP)
+
+
+def configure(side: Side, group: str, **configs: str | int) -> None:
+    """Set configuration keys of a group, and wait until they are in force."""
+    set_group(side, group, **configs)
+    for key, value in configs.items():
+        await_setting(side, group, key.replace("_", "."), str(value))
 
 
 def reader(side: Side, topics: Mapping[str, Sequence[int]], member: str = "m", group: str = "g") -> ShareMember:

@@ -17,6 +17,7 @@ from tests.interop.differential.known import (
     reading,
     security,
     shares,
+    streams,
     transactions,
 )
 from tests.interop.differential.register import Known
@@ -31,6 +32,7 @@ STAYING: Final[tuple[Known, ...]] = (
     *admin.KNOWN,
     *security.KNOWN,
     *shares.KNOWN,
+    *streams.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 

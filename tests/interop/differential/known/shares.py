@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.interop.differential.comparison import ABSENT
-from tests.interop.differential.register import Known
+from tests.interop.differential.register import NOWHERE, Known
 from tests.interop.differential.side import NO_ANSWER
 
 ERROR: Final = "error_code"
@@ -18,6 +18,10 @@ STATES: Final = "*ShareGroupState*"
 def is_behind(kafka: Any, ours: Any) -> bool:
     """Return whether Kafka's start offset is smaller."""
     return isinstance(kafka, int) and isinstance(ours, int) and kafka < ours
+
+
+def is_more(kafka: Any, ours: Any) -> bool:
+    return isinstance(kafka, int) and isinstance(ours, int) and kafka > ours
 
 
 def same_records(kafka: Any, ours: Any) -> bool:
@@ -57,13 +61,13 @@ KNOWN: Final = (
     # offsets
     Known(
         "start-offset-behind",
-        "share*.*",
+        "*share*.*",
         "start_offset",
         api=OFFSETS,
         relation=is_behind,
         seen_in="share_records.each_type",
     ),
-    Known("start-offset-behind", "share*.*", "lag", -1, api=OFFSETS, seen_in="share_records.offset_resets"),
+    Known("start-offset-behind", "*share*.*", "lag", -1, api=OFFSETS, seen_in="share_records.offset_resets"),
     Known("unknown-share-offsets", "share_offsets.describing", "", NO_ANSWER, label="unknown partition"),
     Known("unknown-share-offsets", "share_offsets.describing", ERROR, -1, 0, label="no partitions"),
     Known("unknown-share-offsets", "share_offsets.describing", ERROR, 0, 3, label="unknown topic"),
@@ -75,6 +79,7 @@ KNOWN: Final = (
     Known("altered-epoch", "share_offsets.deleting", "responses.topic a*", label="from the beginning"),
     Known("id-of-the-deleted", "share_offsets.deleting", "responses.no id", ours=ABSENT, api="Delete*"),
     Known("id-of-the-deleted", "share_offsets.deleting", "responses.topic *", ABSENT, api="Delete*"),
+    Known("gaps-in-the-lag", "walk.shares.*", "lag", api=OFFSETS, relation=is_more, seen_in=NOWHERE),
     # states
     Known("share-states", "share_states.*", "*", api=STATES),
 )

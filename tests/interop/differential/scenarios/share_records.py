@@ -25,9 +25,9 @@ from tests.interop.differential.share_members import (
     RELEASE,
     RENEW,
     ShareMember,
+    configure,
     describe_share_offsets,
     reader,
-    set_group,
     share_group,
 )
 from tests.interop.differential.side import Side
@@ -320,7 +320,7 @@ def renewals(side: Side) -> None:
     member.acknowledge("renewed", {A: [(0, 1, [ACCEPT])]})
     member.acknowledge("renew and accept", {A: [(2, 2, [ACCEPT])]}, is_renew_ack=True)
     member.acknowledge("renew the accepted", {A: [(0, 0, [RENEW])]}, is_renew_ack=True)
-    set_group(side, "g", share_renew_acknowledge_enable="false")
+    configure(side, "g", share_renew_acknowledge_enable="false")
     fill(side, "a", [batch(1)])
     member.fetch("one more")
     member.acknowledge("renewals are off", {A: [(3, 3, [RENEW])]}, is_renew_ack=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.interop.differential.calls import GROUP, coordinator, create
 from tests.interop.differential.members import (
     all_offsets,
+    await_setting,
     commit_offset,
     delete_groups,
     delete_offsets,
@@ -236,20 +235,9 @@ def settings(side: Side) -> None:
         for value in values:
             answer = alter(side, f"{key}={value}", GROUP_CONFIG, name, (key, SET, value))
             now = now if answer.responses[0].error_code else value
-        await_value(side, key, now)
+        if now is not None:
+            await_setting(side, "g", key, now)
         describe(side, key, GROUP_CONFIG, name, [key])
         describe(side, f"{key} with synonyms", GROUP_CONFIG, name, [key], include_synonyms=True)
         alter(side, f"delete {key}", GROUP_CONFIG, name, (key, DELETE, None))
     describe(side, "default", GROUP_CONFIG, side.own("none"), [key for key, _ in KEYS])
-
-
-def await_value(side: Side, key: str, value: str | None) -> None:
-    """Wait until a key of the group has this value, because Apache Kafka's brokers learn of a change after the
-    response. None: do not wait.
-    """
-
-    def is_there(answer: Any) -> bool:
-        return value is None or [one.value for one in answer.results[0].configs] == [value]
-
-    resource = {"resource_type": GROUP_CONFIG, "resource_name": side.own("g"), "configuration_keys": [key]}
-    side.get(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]}, until=is_there)
