@@ -167,6 +167,22 @@ def set_group(side: Side, group: str, **configs: str | int) -> None:
         raise ScenarioBroken(f"{side.name}: {answer}")
 
 
+def await_setting(side: Side, group: str, key: str, value: str) -> None:
+    """Wait until a key of a group has this value, because Apache Kafka's brokers learn of a change after the
+    response.
+    """
+    resource = {
+        "resource_type": int(ResourceType.GROUP),
+        "resource_name": side.own(group),
+        "configuration_keys": [key],
+    }
+
+    def is_there(answer: Any) -> bool:
+        return [one.value for one in answer.results[0].configs] == [value]
+
+    side.get(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]}, until=is_there)
+
+
 def settle_groups(side: Side) -> None:
     """Let the group coordinator write a record, because Apache Kafka describes a group in the state that it had when
     the coordinator last wrote a record.

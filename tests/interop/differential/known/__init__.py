@@ -16,6 +16,8 @@ from tests.interop.differential.known import (
     producing,
     reading,
     security,
+    shares,
+    streams,
     transactions,
 )
 from tests.interop.differential.register import Known
@@ -29,6 +31,8 @@ STAYING: Final[tuple[Known, ...]] = (
     *consumer_groups.KNOWN,
     *admin.KNOWN,
     *security.KNOWN,
+    *shares.KNOWN,
+    *streams.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 

@@ -46,6 +46,7 @@ from tests.interop.differential.members import (
 from tests.interop.differential.scenario import Scenario
 from tests.interop.differential.scenarios import directories, transaction_offsets
 from tests.interop.differential.scenarios.consumer_walk import ConsumerWalk
+from tests.interop.differential.scenarios.share_walks import ShareWalk
 from tests.interop.differential.side import Side
 
 from oncelog_protocol.api import ApiKey
@@ -347,6 +348,7 @@ WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
     "produce": produce_walk,
     "transactions": partial(_run, TransactionWalk),
     "groups": partial(_run, GroupWalk),
+    "shares": lambda side, seed: ShareWalk(side, seed, STEPS).run(),
     "consumers": lambda side, seed: ConsumerWalk(side, seed, STEPS).run(),
 }
 CONFIGURED_WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
