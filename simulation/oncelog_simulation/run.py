@@ -178,13 +178,14 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
     """Return whether everything is ready in time."""
+    limit = START_SECONDS * world.plan.leisure
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(limit):
             await _until_serving(world)
             for workload in workloads:
                 await workload.prepare(world)
     except TimeoutError:
-        world.violate("start", f"not ready after {START_SECONDS:g} s; {_states(world)}")
+        world.violate("start", f"not ready after {limit:g} s; {_states(world)}")
         return False
     return True
 
@@ -223,18 +224,18 @@ async def _strike(world: World, strike: Strike) -> None:
 
 
 async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:
-    began = world.now
+    began, limit = world.now, CALM_SECONDS * world.plan.leisure
     with suppress(TimeoutError):
-        async with asyncio.timeout(CALM_SECONDS):
+        async with asyncio.timeout(limit):
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
             await _until_serving(world)  # a judge may be called while the operator restarts a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
-        world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
+        world.violate("liveness", f"{limit:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
         if not task.done():
-            world.violate("liveness", f"{workload.name} has not ended {CALM_SECONDS:g} s after the faults")
+            world.violate("liveness", f"{workload.name} has not ended {limit:g} s after the faults")
             task.cancel()
         elif not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -242,12 +243,13 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
 
 
 async def _conclude(world: World, judge: Judge) -> None:
+    limit = CONCLUDE_SECONDS * world.plan.leisure
     try:
-        async with asyncio.timeout(CONCLUDE_SECONDS):
+        async with asyncio.timeout(limit):
             for what in await judge.conclude(world):
                 world.violate(judge.name, what)
     except TimeoutError:
-        world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
+        world.violate(judge.name, f"could not conclude within {limit:g} s")
 
 
 class _Looking:
@@ -288,8 +290,9 @@ class _Looking:
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:
+    leisure = world.plan.leisure
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS * leisure)
         for judge in judges:
             for what in judge.look_closely(world):
                 world.violate(judge.name, what)

@@ -12,6 +12,11 @@ TWICE = 8
 """How many of the seeds are run twice."""
 LOST = (40010, 40011, 40048, 40074, 40132)
 DISKS = ("emptied disk", "EIO on read", "EIO on write", "EIO on fsync")
+PUT_BACK = (
+    *("power cut of all", "stalled streams", "kill of all", "leadership flaps", "kill a client", "pause"),
+    "store put back",
+)
+PUT_BACK_WORK = ("streams-member-1", "streams-member-2", "offsets-watcher", "payer-1")
 AT_WORK = ("writer-1", "payer-1", "pipeline-1", "reader-committed")
 
 
@@ -54,6 +59,23 @@ def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.splitlines() == [f"{seed} ()" for seed in LOST]
+
+
+@pytest.mark.timeout(400)
+def test_a_cluster_whose_store_is_put_back_after_all_machines_lost_their_power_serves_again():
+    """The store then has fewer registrations than the brokers have made: each broker must be restarted, and accept it.
+    Until the operator restarted such brokers, and sessions got new ids, no workload of this seed ended.
+    """
+    program = (
+        "from oncelog_simulation.run import run\n"
+        "from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"
+        f"outcome = run(draw_whole_plan(111, {PUT_BACK_WORK}, {PUT_BACK}), WholeCluster())\n"
+        "print(outcome.violations, sum('restarts a broker whose store is older' in line for line in "
+        "outcome.timeline.lines()))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "() 3"
 
 
 @pytest.mark.timeout(400)
