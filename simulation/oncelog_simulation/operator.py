@@ -4,10 +4,11 @@ If some logs of a broker are offline, the operator restarts the broker once its 
 logs are still offline. The operator also restarts a broker that does not register again because the metadata store was
 put back to a state before the broker's last start, as the broker's log says. If a broker refuses to start because of
 the data on its disk or because of an older metadata store, the operator changes the setting that makes the broker
-accept these data, because there is no backup to restore. A disk on which a bit has changed is replaced when all
-replicas are in sync, so that its broker copies all data from others. If such a disk has the only replica in sync of a
-partition, and this replica cannot be opened, the operator first has another replica elected: that replica has all
-acknowledged records, since min.insync.replicas is 2.
+accept these data, because there is no backup to restore. A disk on which a bit has changed is replaced when each of its
+replicas has another replica that is in sync, so that its broker copies all data from others. Other replicas may be out
+of sync, because they cannot fetch what is damaged. If such a disk has the only replica in sync of a partition, and this
+replica cannot be opened, the operator first has another replica elected: that replica has all acknowledged records,
+since min.insync.replicas is 2.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 from oncelog import Admin, KafkaError, TopicPartition
 from oncelog.admin import ElectionType
-from oncelog_simulation.faults.lost_disks import exchange_disk, is_whole
+from oncelog_simulation.faults.lost_disks import exchange_disk, has_others_in_sync
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
@@ -41,7 +42,7 @@ async def tend(world: World) -> None:
             if only_here:
                 world.note("operator", "elects leaders outside the ISR", partitions=len(only_here))
                 await _elect_others(world, only_here)
-            elif machine.name in world.rotted and is_whole(world, without=machine.number):
+            elif machine.name in world.rotted and has_others_in_sync(world, machine.number):
                 world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
                 exchange_disk(world, machine)
             elif _has_offline_logs(machine):
