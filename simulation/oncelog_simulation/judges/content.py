@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, Consumer, KafkaError, TopicPartition
+from oncelog_protocol.errors import ErrorCode
 from oncelog_simulation.workloads.workload import COMMON
 from oncelog_testing.history.events import Place
 
@@ -37,11 +38,29 @@ async def content(world: World, topics: Mapping[str, int]) -> Content:
             consumer.seek(partition, start)
         for partition in partitions:
             while await consumer.position(partition) < ends[partition]:
-                for source, records in (await consumer.poll(500)).items():
+                try:
+                    polled = await consumer.poll(500)
+                except KafkaError as error:
+                    if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not await _follow_starts(consumer):
+                        raise
+                    continue
+                for source, records in polled.items():
                     found[Place(*source)] += [
                         (record.offset, bytes(record.key or b""), bytes(record.value or b"")) for record in records
                     ]
     return found
+
+
+async def _follow_starts(consumer: Consumer) -> bool:
+    """Move the position of each partition whose oldest records were deleted meanwhile to its first record; returns
+    whether there was such a partition.
+    """
+    moved = False
+    for partition, start in (await consumer.beginning_offsets(consumer.assignment())).items():
+        if start > await consumer.position(partition):
+            consumer.seek(partition, start)
+            moved = True
+    return moved
 
 
 async def _stable_ends(world: World, topics: Mapping[str, int]) -> dict[TopicPartition, int]:
