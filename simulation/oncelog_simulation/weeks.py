@@ -24,6 +24,8 @@ LEISURE: Final = 120.0
 """Value of `Plan.leisure`. Faults last as many times longer than usual, because sessions and the limit after which a
 replica is out of sync are also longer.
 """
+BUSY: Final = frozenset({"lost answers of the store", "flapping", "leadership flaps", "stalled streams"})
+"""Faults that change something several times a second for as long as they last; they do not last longer than usual."""
 PACE: Final = 7200.0
 """Value of `Plan.pace`: a client that usually pauses for half a second between two steps pauses for an hour."""
 SETTINGS: Final[Mapping[str, str]] = {
@@ -67,7 +69,7 @@ def prolonged(plan: Plan) -> Plan:
         replace(
             strike,
             at=round((number * plan.seconds + strike.at) * share, 3),
-            seconds=round(strike.seconds * LEISURE, 3),
+            seconds=strike.seconds if strike.fault in BUSY else round(strike.seconds * LEISURE, 3),
             strength=random.random() if number else strike.strength,
         )
         for number in range(rounds)

@@ -17,7 +17,13 @@ from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
 from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.sharers import Sharer
-from oncelog_simulation.workloads.sleepers import AgingWriter, SleepingGroup, SleepingProducer, SleepingTransactions
+from oncelog_simulation.workloads.sleepers import (
+    AgingWriter,
+    SleepingGroup,
+    SleepingProducer,
+    SleepingTransactions,
+    StayingGroup,
+)
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
 from oncelog_simulation.workloads.tables import TableWriter
@@ -66,6 +72,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "sleeping-producer": SleepingProducer,
     "sleeping-transactions": SleepingTransactions,
     "sleeping-group": SleepingGroup,
+    "staying-group": StayingGroup,
     "aging-writer": AgingWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
@@ -88,7 +95,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "offsets-watcher": ("payer-1",),
 }
 """For some workloads, the other workloads without which they can do nothing."""
-SLEEPERS: Final = ("sleeping-producer", "sleeping-transactions", "sleeping-group", "aging-writer")
+SLEEPERS: Final = ("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer")
 """The workloads that only a plan of days has, because they check limits of hours and days."""
 LONG_LIVED: Final = (
     *SLEEPERS,

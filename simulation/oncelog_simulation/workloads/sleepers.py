@@ -9,20 +9,29 @@ differ, and brokers look for expired state only from time to time.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from oncelog import Admin, Producer, TopicPartition
+from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.clock import now_ms
+from oncelog.config import GroupProtocol
 from oncelog.errors import KafkaError
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_simulation.workloads.group_wire import NOBODY, GroupWire
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.wire import BUSY, V1_END, V1_PRODUCE, Answered, Wire, code, one_record
-from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause, producer_options
+from oncelog_simulation.workloads.workload import (
+    COMMON,
+    MAX_LONG_POLL_MS,
+    ClientWorkload,
+    make_topic,
+    pause,
+    producer_options,
+)
 from oncelog_testing.history.events import End, Place
 
 if TYPE_CHECKING:
@@ -38,6 +47,11 @@ SHORT_SLEEP: Final = (0.1, 0.9)
 LONG_SLEEP: Final = (1.1, 1.5)
 """Shortest and longest sleep above a limit, as fractions of the limit with slack."""
 DAY_SECONDS: Final = 86_400.0
+POLL_SECONDS: Final = 1200.0
+"""Virtual seconds between two polls of a group member that has nothing to do."""
+POLL_MS: Final = 500
+CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": 1_800_000, "heartbeat_interval_ms": 600_000}
+PROTOCOLS: Final[tuple[GroupProtocol, ...]] = ("classic", "consumer")
 TIMEOUT_MS: Final = 600_000
 """Timeout of a transaction; this is longer than all requests of a transaction may take."""
 AGING_SECONDS: Final = 6 * 3600.0
@@ -243,6 +257,45 @@ class SleepingGroup(Sleeper):
             self.complain(world, slept, f"{group} has committed {offset}, and {found} is there")
         elif found is not None and self.must_be_gone(world, slept):
             self.complain(world, slept, f"{group} has committed {offset}, which is still there")
+
+
+class StayingGroup(Sleeper):
+    """A group that commits an offset once, and whose only member stays for longer than the retention of offsets: the
+    offset must remain, because the group subscribes to the topic.
+    """
+
+    setting = SleepingGroup.setting
+    unit_seconds = SleepingGroup.unit_seconds
+    default_seconds = SleepingGroup.default_seconds
+
+    async def play(self, world: World, wire: Wire, rng: Random) -> None:
+        group, partition = f"{self.name}-{self.lives}-{self._cases}", TopicPartition(BED, 0)
+        offset, protocol = rng.randrange(1000), rng.choice(PROTOCOLS)
+        async with Consumer(
+            world.bootstrap_servers,
+            **(CLASSIC if protocol == "classic" else {}),
+            **{**COMMON, "request_timeout_ms": COMMON["request_timeout_ms"] + MAX_LONG_POLL_MS},
+            group_id=group,
+            group_protocol=protocol,
+            auto_offset_reset="latest",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            fetch_max_wait_ms=MAX_LONG_POLL_MS,
+            max_poll_interval_ms=round(4 * POLL_SECONDS * 1000),
+        ) as consumer:
+            consumer.subscribe([BED])
+            while partition not in consumer.assignment():
+                await consumer.poll(POLL_MS)
+            await consumer.commit({partition: offset})
+            began = world.now
+            until = began + rng.uniform(*LONG_SLEEP) * (self.limit_seconds(world) + SLACK_SECONDS)
+            while world.now < until and not world.calm.is_set():
+                await pause(world, min(POLL_SECONDS, until - world.now) / world.plan.pace)
+                await consumer.poll(0)
+            found = (await consumer.committed([partition])).get(partition)
+        if found is None or found.offset != offset:
+            what = f"{group} has committed {offset}, and {found} is there, although it has a member"
+            self.complain(world, world.now - began, what)
 
 
 class AgingWriter(ClientWorkload):

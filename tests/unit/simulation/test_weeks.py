@@ -56,19 +56,21 @@ def test_what_expires_in_time_breaks_no_rule(workload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "limit", "told", "found"),
+    ("workload", "limit", "told", "seed", "found"),
     [
-        ("sleeping-producer", 3, 12, "the producer is forgotten"),
-        ("sleeping-transactions", 3, 12, "is forgotten"),
-        ("sleeping-group", 3, 12, "and None is there"),
-        ("sleeping-transactions", 9, 1, "is remembered"),
-        ("sleeping-group", 9, 1, "which is still there"),
+        ("sleeping-producer", 3, 12, 4, "the producer is forgotten"),
+        ("sleeping-transactions", 3, 12, 6, "is forgotten"),
+        ("sleeping-transactions", 3, 12, 4, "is refused: INVALID_PRODUCER_ID_MAPPING"),
+        ("sleeping-group", 3, 12, 4, "and None is there"),
+        ("sleeping-transactions", 9, 1, 4, "is remembered"),
+        ("sleeping-transactions", 9, 1, 3, "is answered with NONE"),
+        ("sleeping-group", 9, 1, 3, "which is still there"),
     ],
 )
 def test_a_sleeper_notices_that_it_is_forgotten_too_early_or_too_late(
-    monkeypatch: pytest.MonkeyPatch, workload: str, limit: int, told: int, found: str
+    monkeypatch: pytest.MonkeyPatch, workload: str, limit: int, told: int, seed: int, found: str
 ) -> None:
     monkeypatch.setattr(Sleeper, "limit_seconds", lambda self, world: told * HOUR_SECONDS)
-    violations = run(night(workload, limit), WholeCluster()).violations
+    violations = run(night(workload, limit, seed), WholeCluster()).violations
     assert any(found in each.what for each in violations), violations
     assert {each.judge for each in violations} == {"history"}
