@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
+from oncelog_simulation.judges import logs
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.run import run
 from oncelog_simulation.scenario import WholeCluster, draw_weeks_plan, draw_whole_plan
+from oncelog_simulation.workloads import sleepers
 from oncelog_simulation.workloads.catalogue import SLEEPERS
 from oncelog_simulation.workloads.sleepers import Sleeper
 
@@ -74,3 +77,25 @@ def test_a_sleeper_notices_that_it_is_forgotten_too_early_or_too_late(
     violations = run(night(workload, limit, seed), WholeCluster()).violations
     assert any(found in each.what for each in violations), violations
     assert {each.judge for each in violations} == {"history"}
+
+
+@pytest.mark.parametrize(("told", "found"), [(0.2, "is still there"), (48, "is deleted")])
+def test_a_writer_of_aging_records_notices_that_they_are_deleted_too_early_or_too_late(
+    monkeypatch: pytest.MonkeyPatch, told: float, found: str
+) -> None:
+    monkeypatch.setattr(sleepers, "AGING_SECONDS", told * HOUR_SECONDS)
+    violations = run(night("aging-writer", 3), WholeCluster()).violations
+    assert any(found in each.what for each in violations), violations
+
+
+@pytest.mark.parametrize(
+    ("expiry", "found"),
+    [(logs.NEVER, "does not know producer"), (logs.Expiry(math.inf, math.inf), "still knows producer")],
+)
+def test_the_judge_of_logs_notices_producers_that_are_forgotten_too_early_or_too_late(
+    monkeypatch: pytest.MonkeyPatch, expiry: logs.Expiry, found: str
+) -> None:
+    monkeypatch.setattr(logs, "_expiry", lambda world, broker: expiry)
+    violations = run(night("sleeping-producer", 3), WholeCluster()).violations
+    assert any(found in each.what for each in violations), violations
+    assert {each.judge for each in violations} == {"logs"}
