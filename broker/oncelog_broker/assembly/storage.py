@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final
 
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.coordinator.internal_topics import needed_settings
@@ -37,10 +36,6 @@ from oncelog_broker.starting.data_start import DataStart
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
-
-
-MAX_NAMED: Final = 10
-"""Maximum number of partitions that one log line names."""
 
 
 class BrokerStartError(Exception):
@@ -96,19 +91,12 @@ class Storage:
             )
             logs = data.open_logs(open_locked)
             undo.push_async_callback(_close_logs, logs, UNKNOWN_BROKER_EPOCH)
-            shortened = logs_below_high_watermarks(logs)
-            if shortened:
-                logger.warning(
-                    "logs end below their high watermark checkpoints: replicated records were lost on this broker. Its "
-                    "logs count as unsure, and replicas that have more records lead",
-                    extra={"count": len(shortened), "partitions": " ".join(shortened[:MAX_NAMED])},
-                )
             predecessor = Predecessor(
                 store,
                 host.disk,
                 data.trace_directory,
                 was_closed_cleanly=logs.was_closed_cleanly,
-                is_whole=not data.verdict.is_unsure and not shortened,
+                is_whole=not data.verdict.is_unsure and not logs.cut_at_start,
             )
             await predecessor.end_session()
             compare = partial(epochs_above_store, store, tuple(logs.logs()), host.slices.pauses().here)
@@ -210,11 +198,3 @@ def _make_directories(settings: Settings, disk: Disk) -> None:
                 f"the data directory {path} cannot be created: {error.strerror}. Choose another directory with "
                 "--data or log.dirs."
             ) from error
-
-
-def logs_below_high_watermarks(logs: LogManager) -> list[str]:
-    """Return the names of the open logs that end below their high watermark checkpoint: records that were replicated
-    are no longer there, for example because a changed bit made the start truncate the log.
-    """
-    noted = logs.high_watermarks()
-    return [log.name for log in logs.logs() if log.log_end_offset < noted.get((log.topic, log.partition), 0)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, Consumer, KafkaError, TopicPartition
-from oncelog_protocol.errors import ErrorCode
+from oncelog.errors import OffsetOutOfRange
 from oncelog_simulation.workloads.workload import COMMON
 from oncelog_testing.history.events import Place
 
@@ -22,7 +22,17 @@ Content = dict[Place, list[tuple[int, bytes, bytes]]]
 async def content(world: World, topics: Mapping[str, int]) -> Content:
     """Return offset, key and value of all records that a read_committed consumer reads when no transaction is open.
     `topics`: the number of partitions by topic name. Must be run in a client process. Raises KafkaError.
+
+    If retention deletes records before they are read, the read begins again.
     """
+    while True:
+        try:
+            return await _content_now(world, topics)
+        except OffsetOutOfRange:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _content_now(world: World, topics: Mapping[str, int]) -> Content:
     ends = await _stable_ends(world, topics)
     found: Content = {Place(*partition): [] for partition in ends}
     async with Consumer(
@@ -38,29 +48,11 @@ async def content(world: World, topics: Mapping[str, int]) -> Content:
             consumer.seek(partition, start)
         for partition in partitions:
             while await consumer.position(partition) < ends[partition]:
-                try:
-                    polled = await consumer.poll(500)
-                except KafkaError as error:
-                    if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not await _follow_starts(consumer):
-                        raise
-                    continue
-                for source, records in polled.items():
+                for source, records in (await consumer.poll(500)).items():
                     found[Place(*source)] += [
                         (record.offset, bytes(record.key or b""), bytes(record.value or b"")) for record in records
                     ]
     return found
-
-
-async def _follow_starts(consumer: Consumer) -> bool:
-    """Move the position of each partition whose oldest records were deleted meanwhile to its first record; returns
-    whether there was such a partition.
-    """
-    moved = False
-    for partition, start in (await consumer.beginning_offsets(consumer.assignment())).items():
-        if start > await consumer.position(partition):
-            consumer.seek(partition, start)
-            moved = True
-    return moved
 
 
 async def _stable_ends(world: World, topics: Mapping[str, int]) -> dict[TopicPartition, int]:
