@@ -19,6 +19,8 @@ ONCE_FAILED = [
     pytest.param(13407, id="an exchanged disk, and a start on it that fails before it registers"),
 ]
 """Seeds that have found an error of the broker or of the simulation."""
+DAYS = 41
+"""A seed whose plan of days is short."""
 TWICE = 8
 """How many of the seeds are run twice."""
 LOST = (40010, 40011, 40048, 40074, 40132)
@@ -100,6 +102,16 @@ def test_a_seed_that_once_failed_passes(seed):
 def test_two_runs_of_a_seed_have_the_same_event_log_to_the_byte():
     said, code = command("run", "--plans", "short", "--twice", "--seeds", f"1-{TWICE}")
     assert code == 0, said
+
+
+@pytest.mark.timeout(400)
+def test_a_cluster_that_lives_for_days_breaks_no_rule_and_has_the_same_events_in_each_run(tmp_path):
+    report = tmp_path / "report.json"
+    said, code = command("run", "--plans", "weeks", "--twice", "--seeds", f"{DAYS}-{DAYS}", "--report", str(report))
+    assert code == 0, said
+    seen = json.loads(report.read_text())
+    assert seen["virtual_seconds"] > 24 * 3600
+    assert seen["cpu_seconds"] < seen["virtual_seconds"] / 1500, "twice: a cluster that does nothing must cost little"
 
 
 def test_the_command_does_not_depend_on_the_hash_of_strings():
