@@ -96,7 +96,7 @@ class ShareLocks:
                 for held in _held(hosted) if hosted.is_current else ():
                     if held.owner and not held.is_acknowledged and held.deadline <= now:
                         since = expired[hosted, held] = self._expired.get((hosted, held), world.now)
-                        if world.now - since > EXPIRY_SECONDS:
+                        if world.now - since > EXPIRY_SECONDS * world.plan.leisure:
                             wrong.append(f"{hosted.key.text}: broker {machine.number} leaves {held} with its owner")
                             expired[hosted, held] = float("inf")  # so that this is reported only once
         self._expired = expired

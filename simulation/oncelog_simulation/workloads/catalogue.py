@@ -17,6 +17,13 @@ from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
 from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.sharers import Sharer
+from oncelog_simulation.workloads.sleepers import (
+    AgingWriter,
+    SleepingGroup,
+    SleepingProducer,
+    SleepingTransactions,
+    StayingGroup,
+)
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
 from oncelog_simulation.workloads.tables import TableWriter
@@ -62,6 +69,11 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "trimmer": Trimmer,
     "passing-writer": PassingWriter,
     "careless-writer": CarelessWriter,
+    "sleeping-producer": SleepingProducer,
+    "sleeping-transactions": SleepingTransactions,
+    "sleeping-group": SleepingGroup,
+    "staying-group": StayingGroup,
+    "aging-writer": AgingWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -83,6 +95,14 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "offsets-watcher": ("payer-1",),
 }
 """For some workloads, the other workloads without which they can do nothing."""
+SLEEPERS: Final = ("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer")
+"""The workloads that only a plan of days has, because they check limits of hours and days."""
+LONG_LIVED: Final = (
+    *SLEEPERS,
+    *("writer-1", "writer-2", "payer-1", "payer-2", "two-phase-1", "reader-committed", "reader-uncommitted"),
+    *("ends-watcher", "table-writer", "passing-writer", "careless-writer", "trimmer"),
+)
+"""The workloads that pause for hours between two steps in a plan of days."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "3000",
@@ -132,4 +152,4 @@ def draw_workloads(rng: Random) -> tuple[str, ...]:
     """Draw some workloads, and add those that they need: random subsets find more bugs than all workloads together
     (swarm testing).
     """
-    return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))
+    return with_needed(rng.sample(sorted(WORKLOADS.keys() - set(SLEEPERS)), rng.randint(FEWEST, MOST)))

@@ -30,6 +30,8 @@ STEPS_IN_CALM: Final = 3
 """Number of steps that each client makes after the end of all faults."""
 CALM_PAUSE_SECONDS: Final = 0.3
 """Maximum virtual seconds between two steps after the faults are over."""
+MAX_LONG_POLL_MS: Final = 300_000
+"""Limit on fetch.max.wait.ms; a connection that is idle for twice as long is closed (connections.max.idle.ms)."""
 RESTART_SECONDS: Final = 0.5
 """Virtual seconds before a client that was killed, or could not start, is restarted."""
 
@@ -62,7 +64,7 @@ class ClientWorkload(ABC):
                 world.note(self.name, "fails, and is started again", error=type(error).__name__, code=error.code.name)
             else:
                 return
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(RESTART_SECONDS * world.plan.leisure)
 
     @abstractmethod
     async def live(self, world: World) -> None:
@@ -119,11 +121,18 @@ async def pause(world: World, seconds: float) -> None:
     """
     seconds *= world.plan.pace
     if world.calm.is_set():
-        await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS))
+        await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS * world.plan.leisure))
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await world.calm.wait()
+
+
+def long_poll_ms(world: World, usual_ms: int) -> int:
+    """Return a consumer's fetch.max.wait.ms, which is longer in a run with leisure, because empty long polls would be
+    most of the processor time of such a run.
+    """
+    return usual_ms if world.plan.leisure <= 1 else min(round(usual_ms * world.plan.leisure * 5), MAX_LONG_POLL_MS)
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
