@@ -136,11 +136,13 @@ class Stage:
         for index in assigned:
             await self.until_led(name, index)
 
-    async def on_wire(self, work: Callable[[Wire], Awaitable[T]], *topics: str, name: str = "wire") -> T:
+    async def on_wire(
+        self, work: Callable[[Wire], Awaitable[T]], *topics: str, name: str = "wire", wire_type: type[Wire] = Wire
+    ) -> T:
         """Call `work` with raw connections to all brokers, in a process of its own."""
 
         async def call() -> T:
-            async with Wire(self.world.bootstrap_servers) as wire:
+            async with wire_type(self.world.bootstrap_servers) as wire:
                 await wire.follow(topics)
                 return await work(wire)
 
