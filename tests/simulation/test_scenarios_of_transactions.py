@@ -1,0 +1,236 @@
+"""Scenarios that went wrong elsewhere (rules E of docs/reference/rules.md), with three brokers and virtual time: the
+last stable offset always advances, and no acknowledged record of a committed transaction is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+from tests.simulation.stage import REPLICAS, Stage, play
+
+from oncelog.clock import now_ms
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_simulation.workloads.group_wire import NOBODY, TXN_COMMIT, TXN_COMMIT_V2, GroupWire
+from oncelog_simulation.workloads.late_peers import PeerWire
+from oncelog_simulation.workloads.wire import BUSY, INIT, V1_END, V1_PRODUCE, V2_END, V2_PRODUCE, Wire, code, one_record
+from oncelog_testing.history.events import End, Place, Transaction
+
+NAME = "anna"
+LONG_MS = 600_000
+SOON_SECONDS = 2.0
+"""The last stable offset must advance within this time when nothing blocks it; a timeout would take far longer."""
+V1_AND_V2 = pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
+
+
+class Transactional:
+    """A transactional producer that sends its requests as the test says; each record has its entry in the history."""
+
+    def __init__(self, stage: Stage, wire: Wire, *, is_v2: bool) -> None:
+        self._stage = stage
+        self._wire = wire
+        self._is_v2 = is_v2
+        self._sequences: dict[Place, int] = {}
+        self._values = 0
+        self.producer = ProducerIdAndEpoch(-1, -1)
+        self.transaction: Transaction | None = None
+
+    async def take_over(self) -> None:
+        told, self.producer = await self._wire.until_decided(partial(self._wire.init, NAME, LONG_MS), code, BUSY)
+        assert told is ErrorCode.NONE
+        self._sequences.clear()
+        self.transaction = self._stage.history.transaction(f"{NAME}/{self.producer.epoch}")
+
+    async def add(self, place: Place) -> ErrorCode:
+        """Add a partition, as clients before transactions V2 do; the request is sent once."""
+        return await self._wire.add(NAME, self.producer, place)
+
+    async def write(self, place: Place) -> None:
+        """Write a record, which must be accepted."""
+        self._values += 1
+        value = f"{NAME}/{self.producer.epoch}/{self._values}".encode()
+        send = self._stage.history.send(f"{NAME}/{self.producer.epoch}", place, value, self.transaction)
+        sequence = self._sequences.get(place, 0)
+        batch = one_record(value, self.producer, sequence, now_ms(), is_transactional=True)
+        version = V2_PRODUCE if self._is_v2 else V1_PRODUCE
+        answer = await self._wire.until_decided(partial(self._wire.produce, place, batch, NAME, version), code, BUSY)
+        assert answer.code is ErrorCode.NONE
+        self._stage.history.acknowledged(send, answer.offset)
+        self._sequences[place] = sequence + 1
+
+    async def begin(self, place: Place) -> None:
+        """Take over, and write a first record."""
+        await self.take_over()
+        if not self._is_v2:
+            assert await self._wire.until_decided(partial(self.add, place), code, BUSY) is ErrorCode.NONE
+        await self.write(place)
+
+    async def end(self, *, commits: bool) -> ErrorCode:
+        """End the transaction, and note how it has ended."""
+        version = V2_END if self._is_v2 else V1_END
+        ask = partial(self._wire.end, NAME, self.producer, commits=commits, version=version)
+        told, self.producer = await self._wire.until_decided(ask, code, BUSY)
+        assert self.transaction is not None
+        self._stage.history.ended(self.transaction, End.COMMITTED if commits and not told else End.ABORTED)
+        return told
+
+
+async def until_stable(stage: Stage, place: Place) -> None:
+    """Wait until no transaction is open in the partition."""
+    replica = stage.replica(await stage.until_led(*place), *place)
+    assert replica is not None
+    await stage.until(
+        lambda: replica.last_stable_offset == replica.log.log_end_offset, f"{place} is stable", SOON_SECONDS
+    )
+
+
+def test_s5_a_transactional_id_goes_to_its_coordinator() -> None:
+    """Any other broker refuses InitProducerId for the id, and each broker gives a producer without an id a new one."""
+
+    async def script(stage: Stage) -> None:
+        async def work(wire: Wire) -> None:
+            assert isinstance(wire, PeerWire)
+            await wire.until_decided(partial(wire.init, NAME, LONG_MS), code, BUSY)
+            request = partial(InitProducerIdRequest, transaction_timeout_ms=LONG_MS)
+            asked = {number: await wire.to_broker(number, request(transactional_id=NAME), INIT) for number in REPLICAS}
+            told = [ErrorCode.of(answer.error_code) for answer in asked.values()]
+            assert sorted(told) == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
+            without = [await wire.to_broker(number, request(transactional_id=None), INIT) for number in REPLICAS]
+            assert len({answer.producer_id for answer in (*without, *asked.values())} - {-1}) == 1 + len(REPLICAS)
+            empty = await wire.to_broker(1, request(transactional_id=""), INIT)
+            assert (empty.error_code, empty.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+        await stage.on_wire(work, wire_type=PeerWire)
+
+    play(script, seconds=10.0)
+
+
+def test_e4_partitions_are_added_while_others_are_written() -> None:
+    """KAFKA-14904: the verification of a record is not refused while the coordinator adds another partition."""
+
+    async def script(stage: Stage) -> None:
+        await stage.topic("lines", REPLICAS, REPLICAS)
+        first, second = Place("lines", 0), Place("lines", 1)
+
+        async def work(wire: Wire) -> None:
+            producer = Transactional(stage, wire, is_v2=False)
+            for _ in range(10):
+                await producer.take_over()
+                assert await wire.until_decided(partial(producer.add, first), code, BUSY) is ErrorCode.NONE
+                added, _ = await asyncio.gather(producer.add(second), producer.write(first))
+                assert added is ErrorCode.NONE
+                await producer.write(second)
+                assert await producer.end(commits=True) is ErrorCode.NONE
+
+        await stage.on_wire(work, "lines")
+        for place in (first, second):
+            await until_stable(stage, place)
+
+    play(script)
+
+
+@V1_AND_V2
+def test_e5_offsets_after_the_end_are_refused(is_v2: bool) -> None:
+    """KAFKA-15449: offsets that arrive after the end of their transaction are neither committed nor pending."""
+
+    async def script(stage: Stage) -> None:
+        await stage.topic("lines")
+
+        async def work(wire: Wire) -> None:
+            producer = Transactional(stage, wire, is_v2=is_v2)
+            await producer.begin(Place("lines"))
+            old = producer.producer
+            assert await producer.end(commits=False) is ErrorCode.NONE
+            await until_stable(stage, Place("lines"))
+            version = TXN_COMMIT_V2 if is_v2 else TXN_COMMIT
+            commit = partial(
+                GroupWire(wire, "group").commit_in_transaction, NOBODY, {Place("lines"): 42}, NAME, old, version
+            )
+            assert await wire.until_decided(commit, code, BUSY) is not ErrorCode.NONE
+            for machine in stage.world.brokers.values():
+                assert machine.broker is not None
+                for coordinating in machine.broker.parts.coordinators.groups.runtime.machines():
+                    assert not coordinating.offsets.has("group")
+
+        await stage.on_wire(work, "lines")
+
+    play(script)
+
+
+@V1_AND_V2
+def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(is_v2: bool) -> None:
+    """KAFKA-9144: a producer with an open transaction does not expire, and the end of the transaction keeps it."""
+    settings = {"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "500"}
+
+    async def script(stage: Stage) -> None:
+        await stage.topic("lines")
+
+        async def work(wire: Wire) -> None:
+            producer = Transactional(stage, wire, is_v2=is_v2)
+            await producer.begin(Place("lines"))
+            await asyncio.sleep(8.0)
+            assert await producer.end(commits=True) is ErrorCode.NONE
+            await until_stable(stage, Place("lines"))
+            for number in REPLICAS:
+                replica = stage.replica(number, "lines")
+                assert replica is not None
+                assert replica.log.producer_state.get(producer.producer.producer_id) is not None
+
+        await stage.on_wire(work, "lines")
+
+    play(script, settings=settings, seconds=11.0)
+
+
+@V1_AND_V2
+def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(is_v2: bool) -> None:
+    """KAFKA-9600: the successor need not wait for the timeout of its predecessor's transaction, nor do readers."""
+
+    async def script(stage: Stage) -> None:
+        await stage.topic("lines")
+
+        async def work(wire: Wire) -> None:
+            elder = Transactional(stage, wire, is_v2=is_v2)
+            await elder.begin(Place("lines"))
+            assert elder.transaction is not None
+            stage.history.ended(elder.transaction, End.ABORTED)
+            began = stage.world.now
+            successor = Transactional(stage, wire, is_v2=is_v2)
+            await successor.take_over()
+            await until_stable(stage, Place("lines"))
+            assert stage.world.now - began < SOON_SECONDS
+            assert await elder.end(commits=True) is not ErrorCode.NONE
+
+        await stage.on_wire(work, "lines")
+
+    play(script)
+
+
+@V1_AND_V2
+def test_e22_a_transaction_survives_the_death_of_its_coordinator_and_of_a_leader_before_its_end(is_v2: bool) -> None:
+    """The broker that coordinates the transaction and leads its partition is killed before the end is requested."""
+
+    async def script(stage: Stage) -> None:
+        await stage.topic("lines", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+
+        async def work(wire: Wire) -> None:
+            producer = Transactional(stage, wire, is_v2=is_v2)
+            await producer.take_over()
+            runtime = stage.broker(1).broker
+            assert runtime is not None
+            coordinator = runtime.parts.coordinators.transactions.runtime.leader_of(NAME)
+            led = next(index for index in range(3) if stage.state("lines", index).leader == coordinator)
+            await producer.begin(Place("lines", led))
+            stage.broker(coordinator).hold()
+            stage.broker(coordinator).kill()
+            assert await producer.end(commits=True) is ErrorCode.NONE
+            await stage.until_led("lines", led, but_by=coordinator)
+            stage.broker(coordinator).let_start()
+            await stage.until_isr("lines", set(REPLICAS), led)
+            await until_stable(stage, Place("lines", led))
+
+        await stage.on_wire(work, "lines")
+
+    play(script)
