@@ -53,11 +53,18 @@ def append_records(
         producer_epoch=producer_epoch,
         transactional=producer_id != NO_PRODUCER_ID,
     )
+    return append_batch(partition, batch, effects.too_large)
+
+
+def append_batch(partition: Partition, batch: bytearray, too_large: ErrorCode) -> int:
+    """Append a batch of a coordinator's records; returns its base offset. `too_large` is the error code for records
+    that are too large for the log. Raises KafkaError as `append_records`.
+    """
     try:
         base_offset, _ = partition.append(memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
     except KafkaError as error:
         logger.warning("append failed", extra={"partition": partition.log.name, "reason": error})
-        code = effects.too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
+        code = too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
         raise KafkaError(code, error.message) from error
     return base_offset
 

@@ -95,7 +95,7 @@ async def test_s87_simultaneous_session_ends_let_other_work_run(internal_topic, 
     loop = Turns()
     internal_topic.clock.advance_ms(SESSION_SECONDS * 1000)
     before = time.thread_time()
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     first = time.thread_time() - before
     await loop.until(lambda: len(shard.timers) == 0)
     assert max(first, loop.longest) < MAX_TURN_SECONDS, "while sessions end"
@@ -117,11 +117,11 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
     for name in "abc":
         shard.timers.set(name, 1.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     fired = shard.machine.fired
     assert fired == ["a"]
     shard.timers.set("c", 5.0)
-    runtime.fire_timers()  # the runtime is woken again before the first wake-up has run
+    runtime.wakes.fire_due()  # the runtime is woken again before the first wake-up has run
     await turns(50)
     assert fired == ["a", "b"]
     internal_topic.advance(4.0)
@@ -148,7 +148,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
     for name in "abc":
         shard.timers.set(name, 1.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     runtime.on_image(internal_topic.resign())
     await turns(50)
     assert shard.machine.fired == ["a"]
@@ -157,7 +157,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
     again = runtime.loaded_shard(0)
     again.timers.set("d", 2.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     assert again.machine.fired == ["d"]
 
 
