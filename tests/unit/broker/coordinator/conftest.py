@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,20 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
     topic = InternalTopic(tmp_path)
     yield topic
     topic.close()
+
+
+@pytest.fixture
+def internal_topics(tmp_path: Path) -> Iterator[Iterator[InternalTopic]]:
+    """New internal topics, for a test that measures the same work several times."""
+    with ExitStack() as opened:
+
+        def topics() -> Iterator[InternalTopic]:
+            for number in count():
+                topic = InternalTopic(tmp_path / str(number))
+                opened.callback(topic.close)
+                yield topic
+
+        yield topics()
 
 
 @pytest.fixture
