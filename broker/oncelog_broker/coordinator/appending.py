@@ -12,7 +12,7 @@ from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder
+from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder, single_record_batch
 from oncelog_protocol.records.compression import Compression
 
 logger = logging.getLogger(__name__)
@@ -43,16 +43,20 @@ def append_records(
     batch. Raises KafkaError with an error code for the coordinator's client (see `APPEND_ERRORS`); after an error
     nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    builder = RecordBatchBuilder(MAX_BATCH_SIZE)
-    for key, value in encoded:
-        if builder.append(now_ms, key, value) is None:
-            raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
-    builder.close(compression)
-    batch = builder.build(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=producer_id != NO_PRODUCER_ID,
-    )
+    is_transactional = producer_id != NO_PRODUCER_ID
+    if len(encoded) == 1 and compression is Compression.NONE:  # the usual case
+        ((key, value),) = encoded
+        batch = single_record_batch(
+            now_ms, key, value,
+            producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional,
+        )  # fmt: skip
+    else:
+        builder = RecordBatchBuilder(MAX_BATCH_SIZE)
+        for key, value in encoded:
+            if builder.append(now_ms, key, value) is None:
+                raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
+        builder.close(compression)
+        batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional)
     return append_batch(partition, batch, effects.too_large)
 
 

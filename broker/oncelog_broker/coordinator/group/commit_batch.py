@@ -11,7 +11,7 @@ from oncelog_broker.coordinator.group.offsets import NO_EXPIRY
 from oncelog_broker.coordinator.group.records import OffsetRecord, offset_record
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.records.batch import BASE_TIMESTAMP_AT, CRC_AT, batch_crc
-from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder
+from oncelog_protocol.records.builder import single_record_batch
 from oncelog_protocol.templates import changing
 
 TIMESTAMPS = Struct(">qq")
@@ -59,10 +59,6 @@ def _value(offset: int, leader_epoch: int, metadata: str, now_ms: int) -> Offset
 
 def _batch(record: OffsetRecord) -> bytes:
     """Return the batch of a record with timestamps and CRC 0; `CommitBatch.bytes` fills them in."""
-    builder = RecordBatchBuilder(MAX_BATCH_SIZE)
-    key, value = records.encode(record)
-    builder.append(0, key, value)
-    builder.close()
-    batch = builder.build()
+    batch = single_record_batch(0, *records.encode(record))
     CRC.pack_into(batch, CRC_AT, 0)
     return bytes(batch)

@@ -72,14 +72,11 @@ class SegmentReader:
                 return EMPTY, offset
             view = file.read(position, first.size)
             end, next_offset = first.size, first.last_offset + 1
-        self._remember(next_offset, segment, position + end)
-        return (view if end == len(view) else view[:end]), next_offset
-
-    def _remember(self, next_offset: int, segment: Segment, position: int) -> None:
         positions = self._positions
-        if next_offset not in positions and len(positions) >= REMEMBERED_POSITIONS:
+        if len(positions) >= REMEMBERED_POSITIONS and next_offset not in positions:
             del positions[next(iter(positions))]
-        positions[next_offset] = (segment, position)
+        positions[next_offset] = (segment, position + end)
+        return (view if end == len(view) else view[:end]), next_offset
 
 
 def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:

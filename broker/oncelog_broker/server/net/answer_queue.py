@@ -336,6 +336,9 @@ def coalesce(parts: list[Buffer]) -> list[Buffer]:
 
 def gathered(parts: list[Buffer]) -> tuple[list[Buffer], int, int]:
     """Return the pieces of `coalesce`, their number of bytes, and how many of these bytes are on the heap."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        joined = b"".join(parts)
+        return [joined], len(joined), len(joined)
     pieces: list[Buffer] = []
     small: list[Buffer] = []
     size = heap_bytes = 0

@@ -76,7 +76,7 @@ async def test_requests_that_need_work_do_not_take_the_lanes(
 
 
 async def test_a_changed_response_replaces_the_remembered_one(world: World, served: Counter[str]) -> None:
-    """After a change of the heartbeat interval, the handler serves the next heartbeat, and the lane the one after it."""
+    """After a change of the heartbeat interval, the handler serves the next heartbeat, and the lane a later one."""
     await world.perform("configure", {"consumer.heartbeat.interval.ms": "7000"})
     served.clear()
     await world.perform("beat", CONSUMER, 0)
