@@ -26,8 +26,8 @@ from oncelog_broker.server.net.lane import UsualWay
 from oncelog_protocol.errors import KafkaError
 
 MAX_KNOWN: Final = 16
-"""The maximum number of requests that a lane remembers. A member sends another request after each rebalance, so the
-oldest request is forgotten when there is no room.
+"""The maximum number of requests that a lane remembers, one for each member and generation. When there is no room, the
+oldest request is forgotten if its member has left that generation; otherwise no request is remembered.
 """
 MAX_REQUEST_BYTES: Final = 1024
 """The maximum size in bytes of a request that a lane remembers."""
@@ -124,13 +124,21 @@ class HeartbeatLane:
             shard = runtime.shard(request.group_id)
         except KafkaError:
             return
-        if len(self._known) == MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        kept = bytes(frame[PREFIX.size :])
+        if len(self._known) == MAX_KNOWN and kept not in self._known and not self._forget_oldest(context.connection):
+            return
         answer = ConstantAnswer(self._route, self._version, response)
         rights: RightsNeeded = ((self.RULE.kind, request.group_id),)
-        self._known[bytes(frame[PREFIX.size :])] = Remembered(
-            request, response, answer, rights, context.client_id, shard, runtime.partitions
-        )
+        self._known[kept] = Remembered(request, response, answer, rights, context.client_id, shard, runtime.partitions)
+
+    def _forget_oldest(self, connection: BrokerConnection) -> bool:
+        """Forget the oldest request if its member sends another one now; returns whether there is room now."""
+        kept, oldest = next(iter(self._known.items()))
+        is_current = self._services.groups.runtime.is_current(oldest.shard)
+        if is_current and self._session_seconds(connection, oldest.shard.machine, oldest) is not None:
+            return False
+        del self._known[kept]
+        return True
 
     # --- the differences between the two kinds of heartbeats
 

@@ -40,8 +40,9 @@ from oncelog_protocol.templates import NoTemplate, changing
 MIN_VERSION: Final = 6
 """First version of OffsetCommit that the lane serves; older versions have a retention time, or no leader epoch."""
 MAX_KNOWN: Final = 64
-"""The maximum number of requests that a lane remembers, one for each partition and generation. The oldest request is
-forgotten when there is no room.
+"""The maximum number of requests that a lane remembers, one for each partition, generation and metadata. When there is
+no room, the oldest request is forgotten if its member has left that generation; otherwise no request is remembered,
+because a client that commits more partitions in turn would make the lane remember each request in vain.
 """
 MAX_REQUEST_BYTES: Final = 1024
 """The maximum size in bytes of a request that a lane remembers."""
@@ -237,6 +238,8 @@ class OffsetCommitLane:
         if not self._will_learn:
             self._will_learn = True
             return
+        if len(self._known) == MAX_KNOWN and not self._forget_oldest():
+            return
         name = topic.name
         if self._version >= FIRST_TOPIC_ID_VERSION:
             found = self._services.image.topic_by_id(topic.topic_id)
@@ -252,9 +255,15 @@ class OffsetCommitLane:
             remembered = Remembered(request, response, answer, name, context.client_id, shard, runtime.partitions)
         except (KafkaError, NoTemplate):
             return
-        if len(self._known) == MAX_KNOWN:
-            del self._known[next(iter(self._known))]
         self._known[kept] = remembered
+
+    def _forget_oldest(self) -> bool:
+        """Forget the oldest request if its member cannot send it any more; returns whether there is room now."""
+        kept, oldest = next(iter(self._known.items()))
+        if self._services.groups.runtime.is_current(oldest.shard) and _is_usual(oldest, self._version):
+            return False
+        del self._known[kept]
+        return True
 
     def _kept(self, frame: memoryview, request: OffsetCommitRequest, context: GroupContext) -> tuple[bytes, ...] | None:
         """Return the bytes around the numbers of the request; None if the lane cannot recognise such requests."""
@@ -270,6 +279,13 @@ class OffsetCommitLane:
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
             return None  # a remembered request of the same size has its numbers at other positions
         return pattern.kept
+
+
+def _is_usual(known: Remembered, version: int) -> bool:
+    """Whether the member that sent this request may still commit with its generation or member epoch."""
+    machine, request = known.shard.machine, known.request
+    session_seconds = classic_session(machine, request, request.generation_id_or_member_epoch)
+    return session_seconds is not None or commits_in_own_epoch(machine, request, version)
 
 
 make_lane = OffsetCommitLane

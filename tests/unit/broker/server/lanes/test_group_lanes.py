@@ -94,24 +94,37 @@ async def test_a_changed_topic_is_left_to_the_handler(world: World, served: Coun
     assert served.total() == 0
 
 
-async def test_a_lane_forgets_its_oldest_requests(world: World, served: Counter[str]) -> None:
-    sender = world.senders["member"]
-    lanes = sender.client.connection.lanes
+async def test_a_lane_forgets_requests_of_earlier_generations(world: World, served: Counter[str]) -> None:
+    """A lane that is full remembers a request of a new generation in place of the oldest one."""
+    lanes = world.senders["member"].client.connection.lanes
     beats: Any = lanes[ApiKey.HEARTBEAT << 16 | 4]
     commits: Any = lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
     for number in range(offset_commit.MAX_KNOWN + 10):
         await world.perform("commit", "member", (0,), 0, f"{number}")
     assert len(commits._known) == offset_commit.MAX_KNOWN
     for _ in range(heartbeat.MAX_KNOWN + 4):
-        await world.perform("join", "member")
-        await world.perform("join", "static")
-        await world.perform("sync", "member")
+        for step in ("join", "member"), ("join", "static"), ("sync", "member"):
+            await world.perform(*step)
         for _ in range(2):
             await world.perform("beat", "member", 0)
     assert len(beats._known) == heartbeat.MAX_KNOWN
+    await world.perform("commit", "member", (0,), 0, "new")
     served.clear()
     await world.perform("beat", "member", 0)
-    assert served["HeartbeatLane"] == 1
+    await world.perform("commit", "member", (0,), 0, "new")
+    assert served == {"HeartbeatLane": 1, "OffsetCommitLane": 1}
+
+
+async def test_a_full_lane_does_not_learn_in_vain(world: World, served: Counter[str]) -> None:
+    """A member that commits other metadata each time would otherwise make the lane prepare a template each time."""
+    commits: Any = world.senders["member"].client.connection.lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
+    for number in range(offset_commit.MAX_KNOWN):
+        await world.perform("commit", "member", (0,), 0, f"{number}")
+    known = list(commits._known)
+    for number in range(3):
+        await world.perform("commit", "member", (0,), 0, f"more {number}")
+    assert list(commits._known) == known
+    assert len(known) == offset_commit.MAX_KNOWN
 
 
 async def test_without_lanes_no_request_takes_one(tmp_path: Path, served: Counter[str]) -> None:
