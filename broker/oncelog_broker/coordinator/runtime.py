@@ -321,17 +321,21 @@ class CoordinatorRuntime(Generic[M]):
 
     # --- methods for fast lanes, which do the effects of a usual request without an `Effects` object ------------------
 
-    def is_ready(self, shard: Shard[M], partitions: int) -> bool:
-        """Whether `shard`, which stored a key when the topic had this many `partitions`, still stores the key, and may
-        respond now: all its records are committed, and this broker is certainly the coordinator.
+    def ready_shard(self, index: int, partitions: int) -> Shard[M] | None:
+        """Return the shard of the partition `index`, which stored a key when the topic had this many `partitions`. The
+        result is None if another partition may store the key now, or if the shard may not respond now: a record is not
+        committed yet, or another broker may be the coordinator.
         """
-        return (
-            self._shards.get(shard.index) is shard
-            and shard.is_loaded
-            and self.partitions == partitions
-            and shard.is_committed
-            and self._may_lead()
-        )
+        shard = self._shards.get(index)
+        if (
+            shard is None
+            or not shard.is_loaded
+            or self.partitions != partitions
+            or not shard.is_committed
+            or not self._may_lead()
+        ):
+            return None
+        return shard
 
     def append(self, shard: Shard[M], key: str, batch: bytearray, record: Any, too_large: ErrorCode) -> None:
         """Append the batch of one record of `key`, and replay the record, as `step` does for a step whose only record

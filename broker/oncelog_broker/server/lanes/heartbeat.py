@@ -14,7 +14,6 @@ from typing import Any, Final
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
 from oncelog_broker.coordinator.group.usual_requests import classic_session
-from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
@@ -36,7 +35,7 @@ MAX_REQUEST_BYTES: Final = 1024
 class Remembered:
     """A heartbeat that the handler has served, and everything that its repetition needs."""
 
-    __slots__ = ("answer", "client_id", "partitions", "request", "response", "rights", "shard", "timer")
+    __slots__ = ("answer", "client_id", "index", "partitions", "request", "response", "rights", "timer")
 
     def __init__(
         self,
@@ -45,16 +44,18 @@ class Remembered:
         answer: ConstantAnswer,
         rights: RightsNeeded,
         client_id: str | None,
-        shard: Shard[GroupMachine],
+        index: int,
         partitions: int,
     ) -> None:
-        """`partitions`: the number of partitions of the internal topic when `shard` stored the group."""
+        """`index`: the partition of the internal topic that stores the group while the topic has this many
+        `partitions`.
+        """
         self.request = request
         self.response = response
         self.answer = answer
         self.rights = rights
         self.client_id = client_id
-        self.shard = shard
+        self.index = index
         self.partitions = partitions
         self.timer = GroupTimer(TimerKind.SESSION, request.group_id, request.member_id)
 
@@ -91,12 +92,13 @@ class HeartbeatLane:
         self._is_known = known is not None
         if known is None:
             return False
-        services, shard = self._services, known.shard
+        services = self._services
         if not may_serve(connection, services.authorizer, self._usual, known.client_id, known.rights):
             return False
         runtime = services.groups.runtime
-        if not runtime.is_ready(shard, known.partitions):
-            self._is_known = runtime.partitions == known.partitions and runtime.is_current(shard)
+        shard = runtime.ready_shard(known.index, known.partitions)
+        if shard is None:
+            self._is_known = runtime.partitions == known.partitions
             return False
         session_seconds = self._session_seconds(connection, shard.machine, known)
         if session_seconds is None:
@@ -121,7 +123,7 @@ class HeartbeatLane:
             return
         runtime = self._services.groups.runtime
         try:
-            shard = runtime.shard(request.group_id)
+            index = runtime.shard(request.group_id).index
         except KafkaError:
             return
         kept = bytes(frame[PREFIX.size :])
@@ -129,13 +131,13 @@ class HeartbeatLane:
             return
         answer = ConstantAnswer(self._route, self._version, response)
         rights: RightsNeeded = ((self.RULE.kind, request.group_id),)
-        self._known[kept] = Remembered(request, response, answer, rights, context.client_id, shard, runtime.partitions)
+        self._known[kept] = Remembered(request, response, answer, rights, context.client_id, index, runtime.partitions)
 
     def _forget_oldest(self, connection: BrokerConnection) -> bool:
         """Forget the oldest request if its member sends another one now; returns whether there is room now."""
         kept, oldest = next(iter(self._known.items()))
-        is_current = self._services.groups.runtime.is_current(oldest.shard)
-        if is_current and self._session_seconds(connection, oldest.shard.machine, oldest) is not None:
+        shard = self._services.groups.runtime.loaded_shard(oldest.index)
+        if shard is not None and self._session_seconds(connection, shard.machine, oldest) is not None:
             return False
         del self._known[kept]
         return True

@@ -18,8 +18,6 @@ from oncelog_broker.coordinator.group.commit_batch import CommitBatch
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
 from oncelog_broker.coordinator.group.usual_requests import classic_session, commits_in_own_epoch
-from oncelog_broker.coordinator.shard import Shard
-from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
@@ -56,8 +54,8 @@ class Remembered:
     """A commit that the handler has served, and everything that a similar commit needs."""
 
     __slots__ = (
-        "answer", "batch", "client_id", "image", "name", "partitions", "request", "response", "rights", "shard",
-        "timer",
+        "answer", "batch", "client_id", "index", "name", "partition", "partitions", "request", "response", "rights",
+        "timer", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -67,26 +65,26 @@ class Remembered:
         answer: ConstantAnswer,
         name: str,
         client_id: str | None,
-        shard: Shard[GroupMachine],
+        index: int,
         partitions: int,
     ) -> None:
-        """`name`: the name of the topic, which the request itself does not have in newer versions. `partitions`: the
-        number of partitions of the internal topic when `shard` stored the group.
+        """`name`: the name of the topic, which the request itself does not have in newer versions. `index`: the
+        partition of the internal topic that stores the group while the topic has this many `partitions`.
         """
         self.request = request
         self.response = response
         self.answer = answer
         self.name = name
         self.client_id = client_id
-        self.shard = shard
+        self.index = index
         self.partitions = partitions
         self.rights: RightsNeeded = (
             (rules.OFFSET_COMMIT_GROUP.kind, request.group_id),
             (rules.OFFSET_COMMIT.kind, name),
         )
-        self.image: ClusterImage | None = None
-        """The cluster image in which the partition exists; a newer image must be checked again."""
+        self.topic_id = request.topics[0].topic_id
         partition = request.topics[0].partitions[0]
+        self.partition = partition.partition_index
         self.batch = CommitBatch(request.group_id, name, partition.partition_index, partition.committed_metadata or "")
         self.timer = GroupTimer(TimerKind.SESSION, request.group_id, request.member_id)
 
@@ -127,14 +125,18 @@ class OffsetCommitLane:
         self._is_known = known is not None
         if known is None:
             return False
-        services, shard = self._services, known.shard
+        services = self._services
         if not may_serve(connection, services.authorizer, self._usual, known.client_id, known.rights):
             return False
-        if known.image is not services.image and not self._finds_partition(known, services.image):
+        topic = services.image.topics.get(known.name)
+        if topic is None or known.partition not in topic.partitions:
+            return False
+        if self._version >= FIRST_TOPIC_ID_VERSION and topic.topic_id != known.topic_id:
             return False
         runtime = services.groups.runtime
-        if not runtime.is_ready(shard, known.partitions):
-            self._is_known = runtime.partitions == known.partitions and runtime.is_current(shard)
+        shard = runtime.ready_shard(known.index, known.partitions)
+        if shard is None:
+            self._is_known = runtime.partitions == known.partitions
             return False
         request = known.request
         session_seconds = classic_session(shard.machine, request, request.generation_id_or_member_epoch)
@@ -166,18 +168,6 @@ class OffsetCommitLane:
             shard, request.group_id, known.response, lambda error: self._failed(known, error)
         )
         self._respond(connection, correlation_id, known, answer, started)
-        return True
-
-    def _finds_partition(self, known: Remembered, image: ClusterImage) -> bool:
-        """Whether the partition exists in the present cluster image, under the same name."""
-        topic = known.request.topics[0]
-        if self._version >= FIRST_TOPIC_ID_VERSION:
-            found = image.topic_by_id(topic.topic_id)
-            if found is None or found.name != known.name:
-                return False
-        if not image.has_partition(known.name, topic.partitions[0].partition_index):
-            return False
-        known.image = image
         return True
 
     def _respond(
@@ -250,9 +240,9 @@ class OffsetCommitLane:
         if kept is None:
             return
         try:
-            shard = runtime.shard(request.group_id)
+            index = runtime.shard(request.group_id).index
             answer = ConstantAnswer(self._route, self._version, response)
-            remembered = Remembered(request, response, answer, name, context.client_id, shard, runtime.partitions)
+            remembered = Remembered(request, response, answer, name, context.client_id, index, runtime.partitions)
         except (KafkaError, NoTemplate):
             return
         self._known[kept] = remembered
@@ -260,7 +250,8 @@ class OffsetCommitLane:
     def _forget_oldest(self) -> bool:
         """Forget the oldest request if its member cannot send it any more; returns whether there is room now."""
         kept, oldest = next(iter(self._known.items()))
-        if self._services.groups.runtime.is_current(oldest.shard) and _is_usual(oldest, self._version):
+        shard = self._services.groups.runtime.loaded_shard(oldest.index)
+        if shard is not None and _is_usual(shard.machine, oldest, self._version):
             return False
         del self._known[kept]
         return True
@@ -281,9 +272,9 @@ class OffsetCommitLane:
         return pattern.kept
 
 
-def _is_usual(known: Remembered, version: int) -> bool:
+def _is_usual(machine: GroupMachine, known: Remembered, version: int) -> bool:
     """Whether the member that sent this request may still commit with its generation or member epoch."""
-    machine, request = known.shard.machine, known.request
+    request = known.request
     session_seconds = classic_session(machine, request, request.generation_id_or_member_epoch)
     return session_seconds is not None or commits_in_own_epoch(machine, request, version)
 
