@@ -93,9 +93,9 @@ BUDGETS: Final = {
     "produce with a follower, and the follower's fetch of 20 partitions": Calls(224, 217),
     "heartbeat": Calls(29, 13),
     "heartbeat of the consumer protocol": Calls(42, 19),
-    "offset commit": Calls(57, 43),
+    "offset commit": Calls(57, 44),
     "offset commit, in the usual way": Calls(134, 116),
-    "offset commit of the consumer protocol": Calls(56, 43),
+    "offset commit of the consumer protocol": Calls(56, 44),
     "transaction of 1 partition": Calls(498, 404),
     "transaction of 10 partitions": Calls(1034, 1186),
 }
@@ -424,7 +424,7 @@ async def counted(broker: Broker) -> dict[str, Calls]:
         lambda: [([fetch(3, session=(session, next(epochs)))], ApiKey.FETCH, 12)]
     )
     found["fetch, in the usual way"] = await requests.count(lambda: [([fetch(3)], ApiKey.FETCH, 9)])
-    found["fetch of 256 KB behind the previous one"] = await count_long_fetches(requests)
+    found["fetch of 256 KB behind the previous one"] = await count_long_fetches(Requests(broker))
     found |= await count_members(requests)
     for partitions in (1, PARTITIONS):
         producer = await transactional(requests, partitions)
