@@ -141,22 +141,18 @@ class TransactionMetadata(NamedTuple):
         """The producer id and epoch for the owner's next transaction, when the present transaction is in PrepareCommit
         or PrepareAbort.
         """
-        if self.is_taken_over:
-            return self.client
-        if self.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdAndEpoch(self.next_producer_id, 0)
-        return self.producer
+        if self.next_producer_epoch != NO_EPOCH or self.next_producer_id == NO_PRODUCER_ID:
+            return self.client  # of a new owner, or of the producer
+        return ProducerIdAndEpoch(self.next_producer_id, 0)
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
         """Return the metadata in the new state, with these changes. Every transition calls this method. Raises
         IllegalTransition.
         """
         check_transition(self.transactional_id, self.state, state)
-        return self._replace(
-            state=state,
-            last_update_timestamp=now_ms,
-            **{"previous_producer_id": self.client.producer_id, **changes},
-        )
+        if "previous_producer_id" not in changes:
+            changes["previous_producer_id"] = self.client.producer_id
+        return self._replace(state=state, last_update_timestamp=now_ms, **changes)
 
     # --- transitions by InitProducerId --------------------------------------------------------------------------------
 
