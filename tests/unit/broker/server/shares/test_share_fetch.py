@@ -238,9 +238,8 @@ async def test_a_request_whose_limit_is_0_only_acknowledges(world: ShareWorld, l
 
 async def test_an_acquire_mode_that_does_not_exist_is_refused(world: ShareWorld) -> None:
     world.append(b"a")
-    member = world.member()
-    assert (await member.fetch(share_acquire_mode=2)).error_code == ErrorCode.INVALID_REQUEST
-    assert values(await member.fetch()) == [b"a"]
+    assert (await world.member("m1").fetch(share_acquire_mode=2)).error_code == ErrorCode.INVALID_REQUEST
+    assert values(await world.member("m2").fetch()) == [b"a"]
 
 
 async def test_records_of_transactions(world: ShareWorld) -> None:
