@@ -54,13 +54,17 @@ class StreamsWalk:
         self.join(self.members[0])
         for step in range(self.steps):
             self.step = step
-            self.chance.choices(list(kinds), list(kinds.values()))[0](self.chance.choice(self.members))
+            member = self.chance.choice(self.members)
+            move = self.chance.choices(list(kinds), list(kinds.values()))[0]
+            if member not in self.joined and self.chance.random() < 0.6:
+                move = self.join
+            move(member)
         self.settle()
         self.describe(self.members[0])
 
     def note(self, member: StreamsMember, what: str, answer: Any) -> None:
         """Record the epoch and the number of tasks of a heartbeat response, and the codes of its statuses."""
-        tasks = [None if one is None else sum(len(each.partitions) for each in one) for one in (answer.active_tasks,)]
+        tasks = answer.active_tasks and sum(len(one.partitions) for one in answer.active_tasks)
         codes = [one.status_code for one in answer.status or ()]
         self.side.note(
             f"{self.step}: {member.id} {what}",
