@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.interop.differential.calls import GROUP, coordinator, create
 from tests.interop.differential.members import (
     all_offsets,
@@ -229,8 +231,13 @@ KEYS = (
 def settings(side: Side) -> None:
     """Set the keys of share groups to values that are allowed, and to others."""
     coordinator(side, "g", GROUP)
+    try_settings(side, KEYS)
+
+
+def try_settings(side: Side, keys: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Set keys of the group "g" to each of the values, describe the keys, and delete them."""
     name = side.own("g")
-    for key, values in KEYS:
+    for key, values in keys:
         now = None
         for value in values:
             answer = alter(side, f"{key}={value}", GROUP_CONFIG, name, (key, SET, value))
@@ -240,4 +247,4 @@ def settings(side: Side) -> None:
         describe(side, key, GROUP_CONFIG, name, [key])
         describe(side, f"{key} with synonyms", GROUP_CONFIG, name, [key], include_synonyms=True)
         alter(side, f"delete {key}", GROUP_CONFIG, name, (key, DELETE, None))
-    describe(side, "default", GROUP_CONFIG, side.own("none"), [key for key, _ in KEYS])
+    describe(side, "default", GROUP_CONFIG, side.own("none"), [key for key, _ in keys])
