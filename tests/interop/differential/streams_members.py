@@ -138,9 +138,10 @@ class StreamsMember:
             time.sleep(PAUSE_SECONDS)
         raise ScenarioBroken(f"{self.side.name}: no status says that a topic was not created")
 
-    def quiet(self) -> Any:
-        """Send a heartbeat that reports the assigned tasks as owned; the response is not recorded."""
-        answer = self.side.get(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, self._heartbeat() | self._owned())
+    def quiet(self, *, says_tasks: bool = True) -> Any:
+        """Send a heartbeat, which reports the assigned tasks as owned if `says_tasks`; the response is not recorded."""
+        asked = self._heartbeat() | (self._owned() if says_tasks else {})
+        answer = self.side.get(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, asked)
         self._take(answer)
         return answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.interop.differential.comparison import ABSENT
-from tests.interop.differential.register import NOWHERE, Known
+from tests.interop.differential.register import Known
 from tests.interop.differential.side import NO_ANSWER
 
 ERROR: Final = "error_code"
@@ -79,7 +79,7 @@ KNOWN: Final = (
     Known("altered-epoch", "share_offsets.deleting", "responses.topic a*", label="from the beginning"),
     Known("id-of-the-deleted", "share_offsets.deleting", "responses.no id", ours=ABSENT, api="Delete*"),
     Known("id-of-the-deleted", "share_offsets.deleting", "responses.topic *", ABSENT, api="Delete*"),
-    Known("gaps-in-the-lag", "walk.shares.*", "lag", api=OFFSETS, relation=is_more, seen_in=NOWHERE),
+    Known("gaps-in-the-lag", "*share*.*", "lag", api=OFFSETS, relation=is_more, seen_in="share_records.isolation"),
     # states
     Known("share-states", "share_states.*", "*", api=STATES),
 )

@@ -411,7 +411,8 @@ def isolation(side: Side) -> None:
         fill(side, "a", [batch(1)])
         for level, member in zip(levels, members, strict=True):
             note_deliveries(side, f"{label}, {level}", member, last=4 if commits else 9)
-    for level in levels:
+    for level, member in zip(levels, members, strict=True):
+        member.acknowledge(f"the first record, {level}", {A: [(0, 0, [ACCEPT])]})
         describe_share_offsets(side, level, label=level)
 
 

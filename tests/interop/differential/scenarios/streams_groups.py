@@ -19,6 +19,7 @@ from tests.interop.differential.members import (
 )
 from tests.interop.differential.messages import Plain
 from tests.interop.differential.scenario import scenario
+from tests.interop.differential.scenarios.shares import try_settings
 from tests.interop.differential.side import Side
 from tests.interop.differential.streams_members import (
     StreamsMember,
@@ -333,6 +334,40 @@ def standbys(side: Side) -> None:
     await_setting(side, "g", "streams.num.standby.replicas", "0")
     first.settle_with(second, 1)
     side.note("no standbys", [size(one) for one in (first.active, first.standby, second.active, second.standby)])
+
+
+@scenario
+def initial_delay(side: Side) -> None:
+    """Let a new group wait for further members before the first assignment."""
+    create_known(side, "a", 2)
+    coordinator(side, "g", GROUP)
+    set_group(side, "g", streams_initial_rebalance_delay_ms=1500)
+    await_setting(side, "g", "streams.initial.rebalance.delay.ms", "1500")
+    first = member_of(side, "first")
+    first.join("first joins")
+    second = member_of(side, "second")
+    second.join("second joins")
+    describe_streams_groups(side, "g", label="delayed")
+    first.settle_with(second, 1)
+    side.note("tasks", [size(first.active), size(second.active)])
+    describe_state(side, "assigned")
+
+
+KEYS: Final = (
+    ("streams.session.timeout.ms", ("45000", "44999", "60001")),
+    ("streams.heartbeat.interval.ms", ("5000", "4999", "15001")),
+    ("streams.num.standby.replicas", ("0", "2", "3", "-1")),
+    ("streams.initial.rebalance.delay.ms", ("0", "5000", "-1")),
+    ("streams.assignment.interval.ms", ("0", "15000", "15001", "-1")),
+    ("streams.no.such.key", ("1",)),
+)
+
+
+@scenario
+def settings(side: Side) -> None:
+    """Set the keys of streams groups to values that are allowed, and to others."""
+    coordinator(side, "g", GROUP)
+    try_settings(side, KEYS)
 
 
 @scenario

@@ -47,6 +47,7 @@ from tests.interop.differential.scenario import Scenario
 from tests.interop.differential.scenarios import directories, transaction_offsets
 from tests.interop.differential.scenarios.consumer_walk import ConsumerWalk
 from tests.interop.differential.scenarios.share_walks import ShareWalk
+from tests.interop.differential.scenarios.streams_walk import StreamsWalk
 from tests.interop.differential.side import Side
 
 from oncelog_protocol.api import ApiKey
@@ -349,6 +350,7 @@ WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
     "transactions": partial(_run, TransactionWalk),
     "groups": partial(_run, GroupWalk),
     "shares": lambda side, seed: ShareWalk(side, seed, STEPS).run(),
+    "streams": lambda side, seed: StreamsWalk(side, seed, STEPS).run(),
     "consumers": lambda side, seed: ConsumerWalk(side, seed, STEPS).run(),
 }
 CONFIGURED_WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
