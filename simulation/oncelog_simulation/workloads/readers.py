@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog import Admin, Consumer, KafkaError, TopicPartition
 from oncelog_simulation.workloads.notes import Notes
-from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, long_poll_ms, pause
+from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, long_poll_options, pause
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
@@ -34,12 +34,11 @@ class Reader(ClientWorkload):
             place: self.notes.history.reading(teller, place, is_committed=self._is_committed) for place in places
         }
         rng = self.random(world)
-        wait_ms = long_poll_ms(world, rng.choice((100, 500)))
+        wait_ms = rng.choice((100, 500))
         options: dict[str, Any] = {
             **COMMON,
-            "request_timeout_ms": COMMON["request_timeout_ms"] + (wait_ms if world.plan.leisure > 1 else 0),
+            **long_poll_options(world, wait_ms),
             "isolation_level": "read_committed" if self._is_committed else "read_uncommitted",
-            "fetch_max_wait_ms": wait_ms,
             "max_partition_fetch_bytes": rng.choice((700, 1_048_576)),
         }
         async with Consumer(

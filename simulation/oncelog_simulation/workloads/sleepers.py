@@ -26,8 +26,8 @@ from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.wire import BUSY, V1_END, V1_PRODUCE, Answered, Wire, code, one_record
 from oncelog_simulation.workloads.workload import (
     COMMON,
-    MAX_LONG_POLL_MS,
     ClientWorkload,
+    long_poll_options,
     make_topic,
     pause,
     producer_options,
@@ -274,13 +274,12 @@ class StayingGroup(Sleeper):
         async with Consumer(
             world.bootstrap_servers,
             **(CLASSIC if protocol == "classic" else {}),
-            **{**COMMON, "request_timeout_ms": COMMON["request_timeout_ms"] + MAX_LONG_POLL_MS},
+            **{**COMMON, **long_poll_options(world, POLL_MS)},
             group_id=group,
             group_protocol=protocol,
             auto_offset_reset="latest",
             enable_auto_commit=False,
             allow_auto_create_topics=False,
-            fetch_max_wait_ms=MAX_LONG_POLL_MS,
             max_poll_interval_ms=round(4 * POLL_SECONDS * 1000),
         ) as consumer:
             consumer.subscribe([BED])

@@ -128,11 +128,19 @@ async def pause(world: World, seconds: float) -> None:
             await world.calm.wait()
 
 
-def long_poll_ms(world: World, usual_ms: int) -> int:
-    """Return a consumer's fetch.max.wait.ms, which is longer in a run with leisure, because empty long polls would be
-    most of the processor time of such a run.
+def long_poll_options(world: World, usual_ms: int) -> dict[str, int]:
+    """Return options of a consumer with this fetch.max.wait.ms. The wait is longer in a run with leisure, because empty
+    long polls would be most of the processor time of such a run. Other requests to the same broker wait behind the
+    fetch, so their timeouts are longer, too.
     """
-    return usual_ms if world.plan.leisure <= 1 else min(round(usual_ms * world.plan.leisure * 5), MAX_LONG_POLL_MS)
+    if world.plan.leisure <= 1:
+        return {"fetch_max_wait_ms": usual_ms}
+    wait_ms = min(round(usual_ms * world.plan.leisure * 5), MAX_LONG_POLL_MS)
+    return {
+        "fetch_max_wait_ms": wait_ms,
+        "request_timeout_ms": COMMON["request_timeout_ms"] + wait_ms,
+        "default_api_timeout_ms": PATIENCE_MS + 2 * wait_ms,
+    }
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
