@@ -267,8 +267,8 @@ def world_with_share(run: SimpleNamespace, sessions: list[tuple[str, str]]) -> A
 
 @pytest.mark.parametrize(("has_acknowledged", "told"), [(False, 1), (True, 0)])
 def test_the_records_of_a_member_without_a_session_must_be_given_back(has_acknowledged: bool, told: int) -> None:
-    """If the member had acknowledged the records, and the write of the outcome failed, they stay acquired until the lock
-    expires.
+    """If the member had acknowledged the records, and the write of the outcome failed, they stay acquired until their
+    lock expires.
     """
     run = SimpleNamespace(first=4, last=6, owner="a", deliveries=1, deadline=30.0, becomes=None)
     world, judge = world_with_share(run, sessions=[("g", "b")]), ShareLocks(Notes())
