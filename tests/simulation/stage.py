@@ -85,12 +85,19 @@ class Stage:
 
     # --- waiting
 
-    async def until(self, condition: Callable[[], object], what: str, seconds: float = STEP_SECONDS) -> None:
-        """Wait for a condition."""
+    async def until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        seconds: float = STEP_SECONDS,
+        *,
+        pause: float = PAUSE_SECONDS,
+    ) -> None:
+        """Wait for a condition, which is checked every `pause` virtual seconds."""
         deadline = self.world.now + seconds
         while not condition():
             assert self.world.now < deadline, f"not within {seconds:g} virtual seconds: {what}"
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause)
 
     async def until_led(self, topic: str, index: int = 0, *, but_by: int = -1) -> int:
         """Wait until a broker other than `but_by` leads the partition; returns its id."""

@@ -181,10 +181,6 @@ DEFECTS: Final = (
         "            while offset < shard.partition.high_watermark and self.is_current(shard):\n",
         ("payer-1", "payer-2", "member-1", "offsets-watcher"),
         40,
-        (
-            "kill",
-            "session ends",
-            "isolation",
-        ),
+        ("kill of all", "kill"),
     ),
 )

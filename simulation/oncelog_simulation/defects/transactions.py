@@ -187,4 +187,17 @@ DEFECTS: Final = (
             "session ends",
         ),
     ),
+    Defect(
+        "v1-marker-passes-guard",
+        "the marker of a transaction before V2 does not keep out a record that was verified before it",
+        "oncelog_broker.replication.verification_guards",
+        "lambda guard: is_v2 and guard.producer_epoch >= producer_epoch",
+        "lambda guard: guard.producer_epoch >= producer_epoch",
+        HAUNTS,
+        100,
+        (
+            "stalled streams",
+            "slow links",
+        ),
+    ),
 )

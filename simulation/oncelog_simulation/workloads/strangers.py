@@ -85,12 +85,12 @@ class Stranger(ClientWorkload):
         others = [run for held, run in _held(world) if held is share and run.owner != member]
         if others:
             run = rng.choice(others)
-            offset = run.first
+            offset, owner = run.first, run.owner
             answer = await wire.to_broker(leader, _accept(share, member, NEXT_EPOCH, offset), VERSION)
             told = [each.error_code for topic in answer.responses for each in topic.partitions]
             # Offsets below the start offset, which the group has finished, may be acknowledged by anyone.
             if not answer.error_code and told == [ErrorCode.NONE] and share.share.start_offset <= offset:
-                self.notes.complain(world, self.name, f"the record at {offset} of {run.owner} was accepted by {member}")
+                self.notes.complain(world, self.name, f"the record at {offset} of {owner} was accepted by {member}")
         await wire.to_broker(leader, _accept(share, member, CLOSE_SESSION, None), VERSION)
 
 
