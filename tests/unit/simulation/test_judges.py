@@ -262,7 +262,7 @@ def world_with_share(run: SimpleNamespace, sessions: list[tuple[str, str]]) -> A
         process=SimpleNamespace(is_paused=False),
         clock=SimpleNamespace(monotonic=lambda: 10.0),
     )
-    return SimpleNamespace(brokers={"broker-1": machine}, now=0.0)
+    return SimpleNamespace(brokers={"broker-1": machine}, now=0.0, plan=SimpleNamespace(leisure=1.0))
 
 
 @pytest.mark.parametrize(("has_acknowledged", "told"), [(False, 1), (True, 0)])
