@@ -188,6 +188,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
+    from oncelog_broker.coordinator.later_imports import import_later
     from oncelog_broker.identity.note import NoteError
     from oncelog_broker.identity.refusals import StartRefused
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
@@ -238,13 +239,14 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     if startup_options.line is not None:
         click.echo(startup_options.line)
     sys.stdout.flush()
+    importing = loop.create_task(import_later())
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
     code = 1 if failed.done() else 0
     if not failed.done():
         await _leave(broker, failed, loop.create_task(stop_at_once.wait()))
-    signalled.cancel()
-    failed.cancel()
+    for task in (signalled, failed, importing):
+        task.cancel()
     startup_options.end()
     await broker.stop()
     return code

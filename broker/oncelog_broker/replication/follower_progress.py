@@ -70,3 +70,10 @@ class FollowerProgress:
         self.log_start_offset = log_start_offset
         self._asked_at, self._leader_end_then = now, leader_end
         return True
+
+    def on_unchanged_fetches(self, until: float) -> None:
+        """Process the fetches until the monotonic time `until` that changed nothing: since the last `on_fetch`, the
+        follower has had all records up to the leader's log end, and the log end has not moved.
+        """
+        self.last_caught_up = max(self.last_caught_up, until)
+        self._asked_at = max(self._asked_at, until)

@@ -33,6 +33,11 @@ class Served:
     has_lane: bool = False
     """Whether `lanes/` has a file of the same name with this API's fast lane."""
 
+    @property
+    def needs_coordinators(self) -> bool:
+        """Whether the handler uses the coordinators of groups, transactions or share partitions."""
+        return self.module.partition(".")[0] in ("groups", "shares", "transactions")
+
     def load(self) -> Callable[..., Any]:
         """Import the handler, `handle(request, context)`."""
         handler: Callable[..., Any] = importlib.import_module(f"{__package__}.{self.module}").handle
