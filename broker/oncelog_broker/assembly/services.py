@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelog_broker.assembly.coordinators import Coordinators
@@ -30,6 +29,7 @@ from oncelog_broker.server.groups.internal_topic_creations import InternalTopicC
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
+from oncelog_protocol.light_classes import dataclass
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog_broker.metadata.membership import feature_levels
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.versions import VersionRange
 
 

@@ -13,11 +13,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic

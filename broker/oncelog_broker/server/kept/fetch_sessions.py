@@ -28,7 +28,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.kept.session_partition import (
@@ -40,6 +40,7 @@ from oncelog_broker.server.kept.session_partition import (
     Wanted,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 TopicResponse = FetchResponse.FetchableTopicResponse
