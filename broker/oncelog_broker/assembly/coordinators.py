@@ -68,6 +68,11 @@ class Coordinators:
         return self._running
 
     @property
+    def present(self) -> RunningCoordinators | None:
+        """The coordinators if they are needed already; None as long as there are no groups and no transactions."""
+        return self._running
+
+    @property
     def groups(self) -> GroupCoordinator:
         return self.running.groups
 

@@ -56,9 +56,10 @@ class ShareLocks:
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations among the state changes of this turn."""
-        if machine.broker is None:
+        running = None if machine.broker is None else machine.broker.parts.coordinators.present
+        if running is None:
             return ()
-        shares = machine.broker.parts.coordinators.share_partitions
+        shares = running.share_partitions
         before, now = self._seen.get(machine.number), {hosted: _held(hosted) for hosted in shares.all()}
         if before == now or not (before or now):
             return ()
@@ -92,7 +93,8 @@ class ShareLocks:
             if machine.broker is None or machine.process is None or machine.process.is_paused:
                 continue
             now = machine.clock.monotonic()
-            for hosted in machine.broker.parts.coordinators.share_partitions.all():
+            running = machine.broker.parts.coordinators.present
+            for hosted in () if running is None else running.share_partitions.all():
                 for held in _held(hosted) if hosted.is_current else ():
                     if held.owner and not held.is_acknowledged and held.deadline <= now:
                         since = expired[hosted, held] = self._expired.get((hosted, held), world.now)
