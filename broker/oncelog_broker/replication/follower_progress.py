@@ -75,5 +75,7 @@ class FollowerProgress:
         """Process the fetches until the monotonic time `until` that changed nothing: since the last `on_fetch`, the
         follower has had all records up to the leader's log end, and the log end has not moved.
         """
-        self.last_caught_up = max(self.last_caught_up, until)
-        self._asked_at = max(self._asked_at, until)
+        if until > self.last_caught_up:
+            self.last_caught_up = until
+        if until > self._asked_at:
+            self._asked_at = until

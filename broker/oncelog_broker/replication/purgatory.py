@@ -169,20 +169,20 @@ class Purgatory:
             _finish_all(ended)
 
     def activate(self) -> None:
-        """Make this partition active in the fetch sessions in which it is idle. Their waiting fetches then wait for
-        this partition, too.
+        """Make this partition active in the fetch sessions in which it is idle. Their waiting fetches then wait here,
+        too.
         """
-        if not self.idle:
-            return
         idle, self.idle = self.idle, {}
         for reader in idle:
             waiting = reader.activate()
-            if waiting is not None:
-                waiting.also_wait_at(self)
+            if waiting is not None and not waiting.enough.done():
+                waiting.purgatories.append(self)
+                self.replica_fetches[waiting] = None
 
     def on_appended(self, new_bytes: int) -> None:
         """Count `new_bytes` that followers can fetch now."""
-        self.activate()
+        if self.idle:
+            self.activate()
         if self.replica_fetches:
             ended = list[DelayedFetch]()
             for fetch in self.replica_fetches:
@@ -194,7 +194,8 @@ class Purgatory:
         """Let the followers' fetches complete soon, after the high watermark or log start offset has moved without new
         records.
         """
-        self.activate()
+        if self.idle:
+            self.activate()
         for fetch in self.replica_fetches:
             fetch.hurry()
 
@@ -279,7 +280,9 @@ class IdleReader(Protocol):
     """A partition of a follower's fetch session."""
 
     def activate(self) -> DelayedFetch | None:
-        """Make the partition active, so that the next Fetch visits it. Returns the session's waiting fetch."""
+        """Make the partition active, so that the next Fetch visits it. Returns the last fetch of the session that
+        waits, or has waited.
+        """
 
 
 class DelayedFetch:
@@ -288,7 +291,7 @@ class DelayedFetch:
     is called.
     """
 
-    __slots__ = ("_hurry", "_missing_bytes", "_purgatories", "enough", "read_committed")
+    __slots__ = ("_hurry", "_missing_bytes", "enough", "purgatories", "read_committed")
 
     def __init__(
         self,
@@ -304,19 +307,14 @@ class DelayedFetch:
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
         """
-        self._purgatories = [partition.purgatory for partition in partitions]
+        self.purgatories = [partition.purgatory for partition in partitions]
+        """The purgatories in which this fetch waits."""
         self._missing_bytes = missing_bytes
         self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for purgatory in self._purgatories:
+        for purgatory in self.purgatories:
             (purgatory.fetches if hurry is None else purgatory.replica_fetches)[self] = None
         self.enough.add_done_callback(self._leave)
-
-    def also_wait_at(self, purgatory: Purgatory) -> None:
-        """Wait at another partition, too; only for a follower's fetch."""
-        if not self.enough.done():
-            self._purgatories.append(purgatory)
-            purgatory.replica_fetches[self] = None
 
     def on_readable(self, new_bytes: int) -> bool:
         """Count `new_bytes` more bytes as readable. Returns True when there are enough bytes for the first time; the
@@ -340,7 +338,7 @@ class DelayedFetch:
             self.enough.set_result(None)
 
     def _leave(self, _: asyncio.Future[None]) -> None:
-        for purgatory in self._purgatories:
+        for purgatory in self.purgatories:
             purgatory.fetches.pop(self, None)
             purgatory.replica_fetches.pop(self, None)
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from oncelog_broker.runtime.steps import Steps
@@ -117,7 +116,9 @@ class FetchSession:
         self.activations = 0
         """How many times an idle partition has become active."""
         self.waiting: Any = None
-        """The DelayedFetch of the follower's request that waits now; None if none waits, and for consumers."""
+        """The last DelayedFetch of the follower, which waits or has waited, also for its idle partitions; None before
+        the first one, and for consumers.
+        """
         self.is_closed = False
         """Whether another session of the same follower has replaced this session."""
 
@@ -153,15 +154,6 @@ class FetchSession:
         """End this session of a follower."""
         self.is_closed = True
         self.activate_all()
-
-    def waits(self, waiting: Any) -> None:
-        """Let the follower's request wait also for the idle partitions."""
-        self.waiting = waiting
-        waiting.enough.add_done_callback(partial(self._waits_no_longer, waiting))
-
-    def _waits_no_longer(self, waiting: object, _: object) -> None:
-        if self.waiting is waiting:
-            self.waiting = None
 
     def rest(self, visited: Iterable[SessionPartition]) -> None:
         """Make the visited partitions idle that have nothing new for the follower."""

@@ -51,7 +51,7 @@ class SessionPartition:
     before the first response.
     """
 
-    __slots__ = ("_idle_in", "_progress", "high_watermark", "log_start_offset", "partition", "wanted")
+    __slots__ = ("_progress", "high_watermark", "idle_in", "log_start_offset", "partition", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -62,7 +62,7 @@ class SessionPartition:
         """
         self.high_watermark = -1
         self.log_start_offset = -1
-        self._idle_in: FollowerSession | None = None
+        self.idle_in: FollowerSession | None = None
         """The session in which this partition is idle; None while it is active."""
         self._progress: Any = None
         """The progress of the follower while the partition is idle."""
@@ -92,7 +92,7 @@ class SessionPartition:
         offset = request.fetch_offset
         if (
             progress is None
-            or follower_id not in partition.isr
+            or follower_id not in partition.in_sync.committed
             or progress.may_be_gone
             or progress.log_end_offset != offset
             or request.last_fetched_epoch not in (-1, partition.log.leader_epochs.latest_epoch)
@@ -104,19 +104,19 @@ class SessionPartition:
             or state.offline_reason is not None
         ):
             return
-        self._idle_in, self._progress = session, progress
+        self.idle_in, self._progress = session, progress
         session.active.pop((self.wanted.topic, request.partition), None)
         partition.purgatory.idle[self] = None
 
     def activate(self) -> Any:
-        """Let the next Fetch of the session visit this partition. Returns the session's waiting DelayedFetch, if there
-        is one.
+        """Let the next Fetch of the session visit this partition. Returns the last DelayedFetch of the session, if the
+        partition was idle.
         """
-        session = self._idle_in
+        session = self.idle_in
         if session is None:
             return None
         self._progress.on_unchanged_fetches(session.last_used)
-        self._idle_in = self._progress = None
+        self.idle_in = self._progress = None
         self.partition.purgatory.idle.pop(self, None)
         session.active[self.wanted.topic, self.wanted.request.partition] = self
         session.activations += 1

@@ -128,7 +128,7 @@ class FetchLane:
                     return False
             if not session.partitions or len(session.active) > MAX_LOOKED_AT or session.follower != asked.follower:
                 return False
-            if named is not None:
+            if named is not None and named.idle_in is not None:
                 named.activate()
             partitions = list(session.active.values())
         if services.config is not self._config:

@@ -165,8 +165,6 @@ class OneFetch:
             if allowed is not None and AS_FOLLOWER not in allowed:
                 return False
         told, readable = list[SessionPartition](), list[SessionPartition]()
-        if self._session is not None:
-            self._partitions = list(self._session.active.values())
         for each in self._partitions:
             partition, request = each.partition, each.wanted.request
             if partition is None or partition.is_resigned:
@@ -290,8 +288,6 @@ class OneFetch:
             for each in self._partitions:
                 each.partition.traffic.fetches += 1
         if not self._told:
-            if session is not None:
-                session.rest(self._partitions)
             self._connection.respond(answers.without_partition(self._correlation_id, session_id), self._slot)
             return
         (told,) = self._told
@@ -307,7 +303,8 @@ class OneFetch:
             # the other partitions.
             if size:
                 session.active.move_to_end((wanted.topic, wanted.request.partition))
-            session.rest(self._partitions)
+            else:
+                session.rest((told,))
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(
             answers.of_partition(
@@ -322,7 +319,7 @@ class OneFetch:
     def _wait(self, missing_bytes: int) -> None:
         """Wait in the purgatory until `missing_bytes` more bytes are available, or something else ends the wait."""
         ways, asked, services = self._ways, self._asked, self._ways.services
-        if self._session is not None:
+        if asked.follower is not None and self._session is not None:
             self._session.rest(self._partitions)
             self._partitions = list(self._session.active.values())
         partitions = [each.partition for each in self._partitions]
@@ -354,6 +351,8 @@ class OneFetch:
     def _answer_late(self, slot: Slot) -> None:
         ways, session = self._ways, self._session
         is_shared = session is not None and session.epoch != self._epoch
+        if session is not None:
+            self._partitions = list(session.active.values())  # other partitions may be active now
         if is_shared or not self.look() or len(self._told) > 1:
             self._read_in_the_usual_way()
             return

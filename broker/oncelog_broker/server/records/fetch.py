@@ -104,7 +104,7 @@ def delayed_fetch_of(
     waiting = DelayedFetch(partitions, missing_bytes, hurry=hurry)
     services.replicas.follower_waits(follower.broker_id, waiting)
     if session is not None:
-        session.waits(waiting)
+        session.waiting = waiting
     if has_news or services.replicas.awaits(follower.broker_id):
         waiting.hurry()
     return waiting

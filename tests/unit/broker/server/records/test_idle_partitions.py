@@ -289,7 +289,7 @@ async def test_a_new_session_ends_the_former(world: World) -> None:
     assert former is not world.session
     assert former is not None and former.is_closed
     for partition in world.partitions:
-        assert former not in [reader._idle_in for reader in partition.purgatory.idle]  # type: ignore[attr-defined]
+        assert former not in [reader.idle_in for reader in partition.purgatory.idle]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", range(6))
