@@ -37,7 +37,8 @@ class Coordinators:
         self._membership = membership
         self._replication = replication
         self._host = host
-        self._running: RunningCoordinators | None = None
+        self.present: RunningCoordinators | None = None
+        """The coordinators; None until they are needed, so there are no groups and no transactions yet."""
         self._is_closed = False
 
     @classmethod
@@ -59,18 +60,13 @@ class Coordinators:
         """The coordinators. The first use imports, creates and starts them; after `close` it creates coordinators that
         lead no partition, and therefore answer NOT_COORDINATOR.
         """
-        if self._running is None:
+        if self.present is None:
             from oncelog_broker.assembly.running_coordinators import RunningCoordinators
 
-            self._running = RunningCoordinators(self._settings, self._membership, self._replication, self._host)
+            self.present = RunningCoordinators(self._settings, self._membership, self._replication, self._host)
             if not self._is_closed:
-                self._running.start(self._membership.metadata.image)
-        return self._running
-
-    @property
-    def present(self) -> RunningCoordinators | None:
-        """The coordinators if they are needed already; None as long as there are no groups and no transactions."""
-        return self._running
+                self.present.start(self._membership.metadata.image)
+        return self.present
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -87,10 +83,10 @@ class Coordinators:
     @property
     def loading(self) -> str | None:
         """An internal topic with partitions that are being loaded; None if no partition is being loaded."""
-        if self._running is not None:
+        if self.present is not None:
             for topic, runtime in (
-                (CONSUMER_OFFSETS, self._running.groups.runtime),
-                (TRANSACTION_STATE, self._running.transactions.runtime),
+                (CONSUMER_OFFSETS, self.present.groups.runtime),
+                (TRANSACTION_STATE, self.present.transactions.runtime),
             ):
                 if runtime.is_loading:
                     return topic
@@ -99,19 +95,19 @@ class Coordinators:
     def close(self) -> None:
         """Stop the group, transaction and share coordinators; waiting requests get an error."""
         self._is_closed = True
-        if self._running is not None:
-            self._running.close()
+        if self.present is not None:
+            self.present.close()
 
     def _on_later_image(self, old: ClusterImage, new: ClusterImage) -> None:
         tell_deleted_by_age(old, new)
         self._on_image(old, new)
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if self._running is not None:
-            self._running.on_image(old, new)
+        if self.present is not None:
+            self.present.on_image(old, new)
         elif any(topic in new.topics for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)):
             self.running.groups  # noqa: B018 - the property creates the coordinators, which load the present image
 
     def _on_opened(self, topics: Collection[str]) -> None:
-        if self._running is not None:
-            self._running.on_opened(topics)
+        if self.present is not None:
+            self.present.on_opened(topics)

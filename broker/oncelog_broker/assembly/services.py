@@ -92,23 +92,23 @@ class Services:
 
     @property
     def groups(self) -> GroupCoordinator:
-        return self.coordinators.running.groups
+        return (self.coordinators.present or self.coordinators.running).groups
 
     @property
     def transactions(self) -> TransactionCoordinator:
-        return self.coordinators.running.transactions
+        return (self.coordinators.present or self.coordinators.running).transactions
 
     @property
     def markers(self) -> MarkerAppender:
-        return self.coordinators.running.markers
+        return (self.coordinators.present or self.coordinators.running).markers
 
     @property
     def shares(self) -> ShareCoordinator:
-        return self.coordinators.running.shares
+        return (self.coordinators.present or self.coordinators.running).shares
 
     @property
     def share_partitions(self) -> SharePartitions:
-        return self.coordinators.running.share_partitions
+        return (self.coordinators.present or self.coordinators.running).share_partitions
 
     @property
     def loading(self) -> str | None:

@@ -74,8 +74,8 @@ BUDGETS: Final = {
     "fetch, in a session": Calls(74, 91),
     "fetch, in the usual way": Calls(122, 116),
     "fetch that waits, and the record that it waits for": Calls(103, 102),
-    "produce with a follower, and the follower's fetch": Calls(148, 143),
-    "produce with a follower, and the follower's fetch of 20 partitions": Calls(224, 219),
+    "produce with a follower, and the follower's fetch": Calls(155, 147),
+    "produce with a follower, and the follower's fetch of 20 partitions": Calls(155, 147),
     "transaction of 1 partition": Calls(522, 408),
     "transaction of 10 partitions": Calls(1061, 1192),
 }
