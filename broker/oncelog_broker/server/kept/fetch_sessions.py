@@ -308,6 +308,8 @@ class FetchSessions:
                 number += 1
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None
+        if follower is not None:
+            yield from self._activate_former(follower, is_incremental=is_incremental)
         if not is_incremental:
             if request.session_id != NO_SESSION:
                 self._give_up(request.session_id, owner)
@@ -337,6 +339,18 @@ class FetchSessions:
             self._close(session.session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+
+    def _activate_former(self, follower: Follower, *, is_incremental: bool) -> Steps[None]:
+        """Make all partitions of the follower's session active in slices, if the request ends the session or comes from
+        another registration of the broker.
+        """
+        session = self._of_followers.get(follower.broker_id)
+        if session is None or (is_incremental and session.follower == follower):
+            return
+        for number, cached in enumerate(list(session.partitions.values()), 1):
+            cached.activate()
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
 
     def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
         """Return the session with this id if it belongs to this follower, or, if a client sends the request, to this

@@ -20,7 +20,7 @@ from oncelog_broker.replication.fetch_plan import FetchLimits, FetchPlan
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.server.kept.fetch_sessions import FetchSession
+from oncelog_broker.server.kept.fetch_sessions import PARTITIONS_PER_STEP, FetchSession, Follower
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.records.batch import batches
 
@@ -290,6 +290,27 @@ async def test_a_new_session_ends_the_former(world: World) -> None:
     assert former is not None and former.is_closed
     for partition in world.partitions:
         assert former not in [reader.idle_in for reader in partition.purgatory.idle]  # type: ignore[attr-defined]
+
+
+async def test_a_session_of_very_many_idle_partitions_ends_in_slices(tmp_path: Path) -> None:
+    served = Served(tmp_path, partitions=3 * PARTITIONS_PER_STEP)
+    sessions = served.services.fetch_sessions
+    for partition in served.partitions:
+        partition.lead(FIRST_LEADER_EPOCH, (LEADER, FOLLOWER), (LEADER, FOLLOWER))
+    plan = FetchPlan(LIMITS)
+    for partition in served.partitions:
+        plan.ask_for((bytes(16), partition.index), FetchPosition(0, -1, FIRST_LEADER_EPOCH, 0))
+    client = Client(served)
+    request = plan.next_request(FOLLOWER, EPOCH, 0.0)
+    client.send(replace(request, max_wait_ms=0), api=ApiKey.FETCH, version=17)
+    ((_, response),) = await client.answered(1)
+    assert response.session_id
+    assert len(sessions._of_followers[FOLLOWER].active) == 0
+    steps = sessions._activate_former(Follower(FOLLOWER, EPOCH), is_incremental=False)
+    activated = [len(sessions._of_followers[FOLLOWER].active) for _ in steps]
+    assert activated == [PARTITIONS_PER_STEP, 2 * PARTITIONS_PER_STEP, 3 * PARTITIONS_PER_STEP]
+    assert list(sessions._activate_former(Follower(FOLLOWER, EPOCH), is_incremental=True)) == []
+    served.leave()
 
 
 @pytest.mark.parametrize("seed", range(6))
