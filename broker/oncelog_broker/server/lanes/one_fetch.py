@@ -288,6 +288,8 @@ class OneFetch:
             for each in self._partitions:
                 each.partition.traffic.fetches += 1
         if not self._told:
+            if session is not None and self._partitions:
+                session.rest(self._partitions)
             self._connection.respond(answers.without_partition(self._correlation_id, session_id), self._slot)
             return
         (told,) = self._told
@@ -303,8 +305,8 @@ class OneFetch:
             # the other partitions.
             if size:
                 session.active.move_to_end((wanted.topic, wanted.request.partition))
-            else:
-                session.rest((told,))
+            if not size or len(self._partitions) > 1:  # a partition that returned records has more to tell
+                session.rest(self._partitions)
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(
             answers.of_partition(

@@ -190,8 +190,12 @@ class _Fetch:
     def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
         services, plan = self._context.services, self._plan
         has_news = plan.has_news(read.answers)
-        plan.rest()
-        waiting = delayed_fetch_of(follower, plan.session, read.partitions, missing_bytes, services, has_news=has_news)
+        partitions = read.partitions
+        if plan.session is not None:
+            plan.rest()
+            active = plan.session.active.values()
+            partitions = [each.partition for each in active if each.partition is not None]
+        waiting = delayed_fetch_of(follower, plan.session, partitions, missing_bytes, services, has_news=has_news)
         if read.seconds_throttled:
             services.deadlines.unless_done(
                 waiting.enough, min(read.seconds_throttled, MAX_WAIT_SECONDS), waiting.finish
