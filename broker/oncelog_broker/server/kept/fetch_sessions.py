@@ -309,7 +309,7 @@ class FetchSessions:
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None
         if follower is not None:
-            yield from self._activate_former(follower, is_incremental=is_incremental)
+            yield from self._activate_former(follower, ends=request.session_epoch == INITIAL_EPOCH)
         if not is_incremental:
             if request.session_id != NO_SESSION:
                 self._give_up(request.session_id, owner)
@@ -340,12 +340,12 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
-    def _activate_former(self, follower: Follower, *, is_incremental: bool) -> Steps[None]:
-        """Make all partitions of the follower's session active in slices, if the request ends the session or comes from
-        another registration of the broker.
+    def _activate_former(self, follower: Follower, *, ends: bool) -> Steps[None]:
+        """Make all partitions of the follower's session active in slices, if the request ends the session (`ends`) or
+        comes from another registration of the broker.
         """
         session = self._of_followers.get(follower.broker_id)
-        if session is None or (is_incremental and session.follower == follower):
+        if session is None or not (ends or session.follower != follower):
             return
         for number, cached in enumerate(list(session.partitions.values()), 1):
             cached.activate()

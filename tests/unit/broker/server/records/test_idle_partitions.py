@@ -306,10 +306,10 @@ async def test_a_session_of_very_many_idle_partitions_ends_in_slices(tmp_path: P
     ((_, response),) = await client.answered(1)
     assert response.session_id
     assert len(sessions._of_followers[FOLLOWER].active) == 0
-    steps = sessions._activate_former(Follower(FOLLOWER, EPOCH), is_incremental=False)
+    steps = sessions._activate_former(Follower(FOLLOWER, EPOCH), ends=True)
     activated = [len(sessions._of_followers[FOLLOWER].active) for _ in steps]
     assert activated == [PARTITIONS_PER_STEP, 2 * PARTITIONS_PER_STEP, 3 * PARTITIONS_PER_STEP]
-    assert list(sessions._activate_former(Follower(FOLLOWER, EPOCH), is_incremental=True)) == []
+    assert list(sessions._activate_former(Follower(FOLLOWER, EPOCH), ends=False)) == []
     served.leave()
 
 
