@@ -13,6 +13,7 @@ ONCE_FAILED = [
     pytest.param(13190, id="a changed bit in the log of a leader that one replica cannot reach"),
     pytest.param(13225, id="an offline log whose high watermark rises"),
     pytest.param(14362, id="a changed bit in the unsynced end of a log, and a kill of all brokers"),
+    pytest.param(20278, id="a reassignment before the election of a returned leader"),
     pytest.param(14035, id="a client killed after a commit, before the response to a record that raced with it"),
     pytest.param(13407, id="an exchanged disk, and a start on it that fails before it registers"),
 ]
