@@ -71,10 +71,8 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 SYNC_SECONDS: Final = 30.0
-"""The least number of seconds for which a request waits for this broker's disk under group commit. Kafka syncs within
-the append and does not count this time, so a request that waits for no other replica must not fail because its timeout,
-which may be 0, is shorter than an fsync: its records are in the log. The value is a producer's default
-request.timeout.ms.
+"""The least number of seconds for which a request waits for this broker's disk (group commit), even if its timeout is 0:
+its records are in the log, and Kafka, which syncs within the append, does not count this time.
 """
 PARTITIONS_PER_STEP: Final = 20
 """The number of partitions whose leaders are looked up in one slice; a slice then takes some tens of microseconds."""
@@ -478,9 +476,7 @@ def _unanswered(data: PartitionData) -> PartitionResponse:
 
 
 def wait_seconds(acks: int, timeout_ms: int, partition: Partition) -> float:
-    """Return the maximum seconds for which a request waits for its append to `partition`: its timeout if it waits for
-    other replicas, otherwise at least SYNC_SECONDS, because it then waits only for this broker's disk.
-    """
+    """Return the maximum seconds for which a request waits for its append to `partition`."""
     seconds = max(0, timeout_ms) / 1000
     return seconds if acks == ACKS_ALL and not partition.is_alone else max(seconds, SYNC_SECONDS)
 
