@@ -71,8 +71,8 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 SYNC_SECONDS: Final = 30.0
-"""The least number of seconds for which a request waits for this broker's disk (group commit), even if its timeout is 0:
-its records are in the log, and Kafka, which syncs within the append, does not count this time.
+"""The least seconds for which a request waits for this broker's disk (group commit), even if its timeout is 0: its
+records are in the log, and Kafka, which syncs within the append, does not count this time.
 """
 PARTITIONS_PER_STEP: Final = 20
 """The number of partitions whose leaders are looked up in one slice; a slice then takes some tens of microseconds."""
