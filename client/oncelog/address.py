@@ -4,7 +4,7 @@ client's settings.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class Address(NamedTuple):

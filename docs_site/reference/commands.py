@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from docs_site.reference.markdown import cell, code, table
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 INTRODUCTION: Final = """\
 The commands of the `oncelog` program. `oncelog COMMAND --help` prints the same text, and `oncelog completion bash` (or

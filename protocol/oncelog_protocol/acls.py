@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 WILDCARD: Final = "*"
 """A name that matches everything: as a literal resource name, `*` matches every resource of its type; as a host, it

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MAX_EPOCH: Final = 2**15 - 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class Default(Enum):

@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, dataclass_transform
 
+from oncelog_protocol.light_classes import dataclass, light_dataclass
 from oncelog_protocol.uuids import ZERO_UUID as ZERO_UUID
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 from oncelog_protocol.wire_writers import Buffer
@@ -51,7 +52,7 @@ class Request(Generic[R]):
     __slots__ = ()
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class FieldSchema:
     """The declaration of one field; `type_name` is Kafka's type name ("int32", "string", "array", "struct", ...).
 
@@ -73,7 +74,7 @@ class FieldSchema:
     struct: type | None = None
 
 
-@dataclasses.dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True)
 class MessageSchema:
     """The declaration of one message; `flexible` is the range of versions with compact lengths and tagged fields
     (KIP-482).
@@ -267,7 +268,8 @@ def struct(cls: type[T]) -> type[T]:
     cls.__repr__ = _shown  # type: ignore[method-assign]
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__
-    return dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
+    made: type[T] = light_dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
+    return made
 
 
 def _are_equal(self: Any, other: object) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_VERSION: Final = 32767
 """The highest version of an open range such as "3+", because versions are int16 on the wire."""

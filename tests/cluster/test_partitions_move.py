@@ -23,7 +23,7 @@ from tests.support.background import Background
 
 from oncelog import TopicPartition
 from oncelog.admin import Admin, AlterConfig, AlterOperation, ConfigResource, Reassignment
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History

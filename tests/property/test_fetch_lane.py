@@ -250,6 +250,7 @@ class World:
         partition = self.served.partitions[index]
         with suppress(KafkaError):
             partition.log.trimmer.delete_records_before(partition.high_watermark)
+            partition.on_log_start_moved()
 
     def break_log(self, index: int) -> None:
         self.disks[index].append_fault = errno.EIO

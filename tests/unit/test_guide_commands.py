@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -3,7 +3,8 @@
 storage.py        the data directories, the metadata store and the logs
 membership.py     this broker's registration in its cluster, the controller role, and the image of the cluster
 replication.py    the partitions that this broker leads and follows
-coordinators.py   the groups, transactions and share partitions that this broker coordinates
+coordinators.py   the groups, transactions and share partitions that this broker coordinates, when first needed
+running_coordinators.py   imports, creates and runs these coordinators
 serving.py        handles requests, with the value in services.py
 
 All parts get the current configuration from settings.py. The module socket_server.py has the listening sockets. The

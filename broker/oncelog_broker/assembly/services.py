@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oncelog_broker.assembly.coordinators import Coordinators
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
-from oncelog_broker.coordinator.share.share_coordinator import ShareCoordinator
-from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.model.cache import MetadataCache
@@ -32,8 +28,8 @@ from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.server.groups.internal_topic_creations import InternalTopicCreations
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
-from oncelog_broker.sharing.share_partitions import SharePartitions
 from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
+from oncelog_protocol.light_classes import dataclass
 
 
 @dataclass(slots=True)
@@ -61,11 +57,10 @@ class Services:
     replicas: Replicas
     throttles: Throttles
     isr_keeper: IsrKeeper
-    groups: GroupCoordinator
-    shares: ShareCoordinator
-    share_partitions: SharePartitions
-    transactions: TransactionCoordinator
-    markers: MarkerAppender
+    coordinators: Coordinators
+    """The coordinators, which the first use of `groups`, `transactions`, `markers`, `shares` or `share_partitions`
+    creates.
+    """
     elector: Elector
     topics: TopicController
     configs: ConfigController
@@ -95,8 +90,37 @@ class Services:
     def node_id(self) -> int:
         return self.config.node_id
 
+    @property
+    def groups(self) -> GroupCoordinator:
+        return (self.coordinators.present or self.coordinators.running).groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return (self.coordinators.present or self.coordinators.running).transactions
+
+    @property
+    def markers(self) -> MarkerAppender:
+        return (self.coordinators.present or self.coordinators.running).markers
+
+    @property
+    def shares(self) -> ShareCoordinator:
+        return (self.coordinators.present or self.coordinators.running).shares
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        return (self.coordinators.present or self.coordinators.running).share_partitions
+
+    @property
+    def loading(self) -> str | None:
+        """An internal topic with partitions that are being loaded; None if no partition is being loaded."""
+        return self.coordinators.loading
+
 
 if TYPE_CHECKING:  # the type checker proves that `Services` has the fields of every room
+    from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+    from oncelog_broker.coordinator.share.share_coordinator import ShareCoordinator
+    from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+    from oncelog_broker.coordinator.transaction.markers import MarkerAppender
     from oncelog_broker.metrics.source import Observed
     from oncelog_broker.server.access.services import AccessServices
     from oncelog_broker.server.cluster.services import ClusterServices
@@ -106,6 +130,7 @@ if TYPE_CHECKING:  # the type checker proves that `Services` has the fields of e
     from oncelog_broker.server.shares.services import ShareServices
     from oncelog_broker.server.topics.services import TopicServices
     from oncelog_broker.server.transactions.services import TransactionServices
+    from oncelog_broker.sharing.share_partitions import SharePartitions
 
     def _rooms(services: Services) -> None:
         _access: AccessServices = services

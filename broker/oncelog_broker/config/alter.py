@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
@@ -28,6 +28,7 @@ from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class Bounded(NamedTuple):

@@ -9,11 +9,11 @@ creates these classes, and creating a dataclass takes eight times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from oncelog_broker.config.secret import HIDDEN, Secret
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -8,10 +8,11 @@ maximum of overrides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.config import share_keys, streams_keys
 from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least, each_of, one_of
+from oncelog_protocol.light_classes import NamedTuple
 
 BOOLEAN, INT, LIST, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LIST, ConfigType.STRING
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config.declared import ConfigKey, ConfigType, Importance, InvalidConfig, not_empty
+from oncelog_protocol.light_classes import NamedTuple
 
 LOOPBACK: Final = "127.0.0.1"
 MAX_PORT: Final = 65_535

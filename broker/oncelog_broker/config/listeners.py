@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import (
@@ -21,6 +21,7 @@ from oncelog_broker.config.broker_keys import (
 )
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
+from oncelog_protocol.light_classes import NamedTuple
 
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  recognised here, not bound
 _ENDPOINT: Final = re.compile(

@@ -8,7 +8,7 @@ dynamic settings of the cluster, startup settings, default (T23).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
@@ -18,6 +18,7 @@ from oncelog_broker.config.group_keys import GROUP_KEYS
 from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class ConfigSynonym(NamedTuple):

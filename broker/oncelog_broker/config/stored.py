@@ -8,11 +8,12 @@ delete records that the unreadable value was meant to keep, all records are kept
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, InvalidConfig, UpdateMode
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
+from oncelog_protocol.light_classes import NamedTuple
 
 KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "cleanup.policy": "",

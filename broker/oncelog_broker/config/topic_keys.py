@@ -9,12 +9,13 @@ This follows Kafka's TopicConfig and its table of broker synonyms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.config import topic_defaults as defaults
 from oncelog_broker.config.declared import ConfigKey
 from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
 from oncelog_broker.config.throttle_keys import TOPIC_THROTTLE_KEYS
+from oncelog_protocol.light_classes import NamedTuple
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.controller.election import RECOVERED, RECOVERING
 from oncelog_broker.controller.partition_decisions import PartitionChange
@@ -33,6 +33,7 @@ from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1

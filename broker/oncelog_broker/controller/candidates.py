@@ -9,9 +9,10 @@ has no leader.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class LogEnd(NamedTuple):

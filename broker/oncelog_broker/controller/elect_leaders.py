@@ -7,7 +7,6 @@ Source: Kafka's KafkaController.processReplicaLeaderElection and checkAndTrigger
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE
 from oncelog_broker.controller.election import Decision, preferred_state
@@ -17,6 +16,7 @@ from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 
 def requested_election(

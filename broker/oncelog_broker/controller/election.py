@@ -38,13 +38,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.view import KnownState
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.payloads import PartitionState
+from oncelog_protocol.light_classes import NamedTuple
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

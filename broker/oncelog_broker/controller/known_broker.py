@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 NOT_REGISTERED: Final = -1
 NEVER: Final = -1

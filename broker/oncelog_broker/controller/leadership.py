@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.faults import tell_fault
@@ -25,6 +24,7 @@ from oncelog_broker.metadata.stores.store import (
     Set,
     Stat,
 )
+from oncelog_protocol.light_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import Question
 from oncelog_broker.controller.election import Decision, Election, Outcome, Undecided, first_leader, outcome
@@ -38,6 +37,7 @@ from oncelog_broker.controller.reassignment import (
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class PartitionChange(NamedTuple):

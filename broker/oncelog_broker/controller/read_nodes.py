@@ -8,9 +8,9 @@ A write checks that no such node was created since the node was read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from oncelog_broker.metadata.stores.store import Check, Create, Delete, MetadataStore, Operation, Set, Stat, parent_of
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class ReadNode(NamedTuple):

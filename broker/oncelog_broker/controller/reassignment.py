@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.election import LogEndOf
@@ -35,6 +34,7 @@ from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class Reassigned(NamedTuple):

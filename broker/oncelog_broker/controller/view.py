@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import CandidateLogs
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker, unknown_broker
@@ -22,6 +21,7 @@ from oncelog_broker.metadata.model.payloads import (
 )
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.runtime.steps import Steps, run_steps
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class KnownState(NamedTuple):

@@ -21,10 +21,11 @@ waiting request could already be missing from the state machine's list, and woul
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 Waiter = Any
 """A request whose client waits for a reply. State machines treat the waiter as an opaque token, which they store and

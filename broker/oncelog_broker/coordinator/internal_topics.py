@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import share_keys
@@ -13,6 +13,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

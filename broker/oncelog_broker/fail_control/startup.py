@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from oncelog.cli.running import Failure
+from oncelog_broker.config.declared import InvalidConfig
 
 
 class StartupOptions:
@@ -15,7 +15,9 @@ class StartupOptions:
     points are installed during the import."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
-        """`fail_control`: the address of the fail control, [HOST:]PORT; None means no fail control. Raises Failure."""
+        """`fail_control`: the address of the fail control, [HOST:]PORT; None means no fail control. Raises
+        InvalidConfig.
+        """
         self._stops_at_eof = stops_at_eof
         self._control = None
         self.line: str | None = None
@@ -30,19 +32,19 @@ class StartupOptions:
             try:
                 address = parse_address(fail_control)
             except ValueError as error:
-                raise Failure(f"cannot start: --fail-control: {error}") from None
+                raise InvalidConfig(f"--fail-control: {error}") from None
             self._control = HttpControl(faults, address)
 
     def begin(self, stop: asyncio.Event) -> None:
         """Activate the test options in the event loop of the broker; `stop` is set when standard input ends, which
-        means that the parent process has ended. Raises Failure.
+        means that the parent process has ended. Raises InvalidConfig.
         """
         loop = asyncio.get_running_loop()
         if self._control is not None:
             try:
                 self.line = f"fail control at {self._control.start(loop)}"
             except OSError as error:
-                raise Failure(f"cannot start: --fail-control: {error}") from None
+                raise InvalidConfig(f"--fail-control: {error}") from None
         if self._stops_at_eof:
             from oncelog_broker.runtime.parent import at_end_of_input
 

@@ -11,12 +11,13 @@ cases. Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from oncelog_broker.identity.facts import Adoption, Age, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
 from oncelog_broker.identity.note import NEVER, DirectoryNote, LostDirectory, StoreKind
 from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
+from oncelog_protocol.light_classes import dataclass
 
 
 @dataclass

@@ -5,12 +5,12 @@ only value types, without logic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
-from typing import NamedTuple
 
 from oncelog_broker.identity.note import NEVER, DirectoryNote, LostDirectory, StoreKind
 from oncelog_broker.identity.refusals import Refusal
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 
 
 class DirectoryFacts(NamedTuple):

@@ -19,11 +19,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 
 NOTE_FILE: Final = "oncelog.identity"
 FORMAT_VERSION: Final = 1

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 ACCEPT_KEY: Final = "start.accept"
 DIGEST_DIGITS: Final = 8

@@ -5,9 +5,10 @@ The caller must know that no file of the log has changed since the log was close
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.leader_epochs import EpochEntry
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_SEGMENTS: Final = 1000
 MAX_PRODUCERS: Final = 100

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final, cast
+
+from oncelog_protocol.light_classes import dataclass
 
 LONG_MAX: Final = 2**63 - 1
 UNLIMITED: Final = -1

@@ -10,10 +10,11 @@ partition that gets a leader.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.checkpoints import format_checkpoint, parse_checkpoint
 from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.light_classes import NamedTuple
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1

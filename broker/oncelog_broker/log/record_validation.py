@@ -14,7 +14,7 @@ records again.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
@@ -32,6 +32,7 @@ from oncelog_broker.log.validation import (
 )
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
     CRC_AT,

@@ -12,7 +12,6 @@ UNKNOWN_SERVER_ERROR, makes idempotent clients reset their state (E23).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -20,6 +19,7 @@ from oncelog_broker.log.config import FULL, HEADER, LogConfig
 from oncelog_broker.log.header_fields import BATCH_LENGTH, CRC, MAGIC, HeaderFields
 from oncelog_protocol.crc import crc32c
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,

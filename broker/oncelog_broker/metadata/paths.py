@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote, unquote
 
 from oncelog_broker.runtime.addresses import plain_address
 from oncelog_protocol.acls import RESOURCE_TYPES, PatternType, ResourcePattern
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 
 BROKERS = "/brokers"

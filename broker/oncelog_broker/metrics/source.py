@@ -50,12 +50,25 @@ class Observed(Protocol):
     clock: Clock
     logs: LogManager
     replicas: Replicas
-    groups: GroupCoordinator
-    share_partitions: SharePartitions
-    transactions: TransactionCoordinator
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     telemetry: ClientTelemetry
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator."""
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator."""
+
+    @property
+    def loading(self) -> str | None:
+        """An internal topic with partitions that are being loaded; None if no partition is being loaded."""
 
     def key_ages(self) -> Iterable[tuple[str, float]]:
         """Return each listener that accepts signed tokens, with the seconds since its keys were last read

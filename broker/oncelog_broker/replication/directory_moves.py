@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.directories.future_log import (
@@ -36,6 +36,7 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.tasks import in_thread
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

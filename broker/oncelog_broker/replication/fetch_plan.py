@@ -8,13 +8,13 @@ doubles with each further error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.replication.fetch_response import PartitionAnswer
 from oncelog_broker.replication.follower_progress import FetchPosition
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 Key = tuple[bytes, int]

@@ -7,12 +7,11 @@ another election or a truncation, a late response to the earlier request is ther
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.replica import Replica
 from oncelog_broker.replication.truncation import truncation_offset
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.fetch import FetchResponse
 
 PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData

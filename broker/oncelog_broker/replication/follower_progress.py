@@ -4,7 +4,7 @@ these fields.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class FetchPosition(NamedTuple):
@@ -70,3 +70,12 @@ class FollowerProgress:
         self.log_start_offset = log_start_offset
         self._asked_at, self._leader_end_then = now, leader_end
         return True
+
+    def on_unchanged_fetches(self, until: float) -> None:
+        """Process the fetches until the monotonic time `until` that changed nothing: since the last `on_fetch`, the
+        follower has had all records up to the leader's log end, and the log end has not moved.
+        """
+        if until > self.last_caught_up:
+            self.last_caught_up = until
+        if until > self._asked_at:
+            self._asked_at = until

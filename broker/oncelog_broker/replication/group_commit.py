@@ -12,6 +12,7 @@ that offset are synced (`fetcher`). Design: docs/design/group-commit.md.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -24,14 +25,20 @@ from oncelog_protocol.errors import KafkaError
 K = TypeVar("K")
 
 SYNC_THREADS: Final = 8
-"""The number of logs that are synced simultaneously. File systems with a journal combine simultaneous fsyncs, and no
-other work of the broker waits for these threads.
+"""The number of logs of one data directory that are synced simultaneously. File systems with a journal combine
+simultaneous fsyncs, and no other work of the broker waits for these threads. Each data directory has threads of its
+own, so that a disk that hangs delays no log on another disk.
+"""
+MAX_DIRECTORIES: Final = 64
+"""The maximum number of data directories with threads of their own; the threads of the directory that was used first
+end when there are more.
 """
 SYNCS_AT_ONCE: Final = 2 * SYNC_THREADS
 """The maximum number of followed logs whose syncs run, or wait for a thread, at the same time. To begin the syncs of
 all logs of a fetch loop at once would hold the event loop too long: a leader may have thousands of partitions.
 """
-_THREADS: Final = ThreadPoolExecutor(max_workers=SYNC_THREADS, thread_name_prefix="sync")
+_threads: Final[dict[str, ThreadPoolExecutor]] = {}
+"""Maps the path of each data directory to its threads, which are started when they are needed."""
 
 
 class GroupCommit:
@@ -61,6 +68,17 @@ class GroupCommit:
             self._syncing.discard(partition)
 
 
+def _threads_of(log: PartitionLog) -> ThreadPoolExecutor:
+    """Return the threads of the data directory that has the log."""
+    directory = os.path.dirname(log.state.directory)
+    threads = _threads.get(directory)
+    if threads is None:
+        if len(_threads) == MAX_DIRECTORIES:
+            _threads.pop(next(iter(_threads))).shutdown(wait=False)  # the threads end after the syncs that they have
+        threads = _threads[directory] = ThreadPoolExecutor(SYNC_THREADS, "sync")
+    return threads
+
+
 async def sync_records(log: PartitionLog) -> None:
     """Sync all records that the log has now. Raises KAFKA_STORAGE_ERROR; the log is then offline.
 
@@ -70,7 +88,7 @@ async def sync_records(log: PartitionLog) -> None:
     if pending is None:
         return
     try:
-        await in_thread(pending.sync, _THREADS)
+        await in_thread(pending.sync, _threads_of(log))
     except asyncio.CancelledError:
         log.flusher.note_failed_flush()
         raise

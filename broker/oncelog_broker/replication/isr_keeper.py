@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.partition import Partition
@@ -20,6 +20,7 @@ from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 logger = logging.getLogger(__name__)

@@ -17,10 +17,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 logger = logging.getLogger(__name__)

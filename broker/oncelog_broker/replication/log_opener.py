@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.directories.log_changes import WantedLog
@@ -25,6 +25,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ broker led in the follower's epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.partition_log import PartitionLog
@@ -28,6 +28,7 @@ from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause
+from oncelog_protocol.light_classes import NamedTuple
 
 LOGS_AT_A_TIME: Final = 200
 """Leader epochs of this many logs are compared with the metadata store before other work may run."""

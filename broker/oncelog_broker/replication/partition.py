@@ -172,6 +172,7 @@ class Partition(Replica):
 
     def _see_who_is_in_sync(self) -> None:
         """Update everything that depends on the replicas, the ISR or the proposed ISR."""
+        self.purgatory.activate()
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._moves_at_once = self.is_alone and not self.waits_for_disk
         self._is_whole = set(self._lasting) <= set(self.isr)
@@ -341,6 +342,10 @@ class Partition(Replica):
             if other != self.broker_id
         )
         return min([self.log.log_start_offset, *starts])
+
+    def on_log_start_moved(self) -> None:
+        """Let the followers learn the new log start offset with their next fetch."""
+        self.purgatory.activate()
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
         """Return an answer (a value or a future) that completes with NONE when the low watermark has reached `offset`,
@@ -552,7 +557,7 @@ class Partition(Replica):
     def _advance_with_others(self, new_bytes: int, end: int) -> None:
         """Recompute the high watermark of a partition that waits for followers, for this broker's disk, or for both."""
         self._hidden_bytes += new_bytes
-        if new_bytes and self.purgatory.replica_fetches:
+        if new_bytes and (self.purgatory.replica_fetches or self.purgatory.idle):
             self.purgatory.on_appended(new_bytes)
         if self.waits_for_disk:
             if new_bytes and self._request_sync is not None:
@@ -571,7 +576,7 @@ class Partition(Replica):
             # Count all bytes above the old high watermark as readable. If fewer bytes are readable, the only
             # consequence is that a waiting fetch completes too early.
             self._move_high_watermark(replicated, self._hidden_bytes)
-            if self.purgatory.replica_fetches:
+            if self.purgatory.replica_fetches or self.purgatory.idle:
                 self.purgatory.on_news()
 
 

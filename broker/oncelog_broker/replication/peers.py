@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
@@ -24,6 +24,7 @@ from oncelog.cancelling import is_being_cancelled
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog_broker.metadata.model.image import ClusterImage, ImageView
 from oncelog_broker.runtime.host import Host
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.schema import Request
 
 if TYPE_CHECKING:

@@ -12,6 +12,9 @@ completes many answers, only WOKEN_PER_TURN of them complete in each iteration (
 A follower's fetch completes when records are appended. A consumer's fetch completes when the records are replicated. A
 follower's fetch also completes soon after the high watermark has advanced, since the follower may become leader with
 that high watermark.
+
+A follower's fetch session does not visit its idle partitions, those without news for the follower. They are registered
+here (`idle`), and each event that may be news for a follower makes them active again, before any other effect.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ class Purgatory:
         "appends",
         "deletions",
         "fetches",
+        "idle",
         "replica_fetches",
         "syncing",
         "unsynced",
@@ -63,6 +67,8 @@ class Purgatory:
         self.fetches: dict[DelayedFetch, None] = {}
         self.replica_fetches: dict[DelayedFetch, None] = {}
         """The waiting fetches of consumers and of followers, both in order of arrival."""
+        self.idle: dict[IdleReader, None] = {}
+        """The followers' sessions in which this partition is idle."""
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """The waiting appends, a heap of tuples: next offset, sequence number, whether the append fails when the ISR is
         smaller than min.insync.replicas, answer.
@@ -162,8 +168,21 @@ class Purgatory:
                     ended.append(fetch)
             _finish_all(ended)
 
+    def activate(self) -> None:
+        """Make this partition active in the fetch sessions in which it is idle. Their waiting fetches then wait here,
+        too.
+        """
+        idle, self.idle = self.idle, {}
+        for reader in idle:
+            waiting = reader.activate()
+            if waiting is not None and not waiting.enough.done():
+                waiting.purgatories.append(self)
+                self.replica_fetches[waiting] = None
+
     def on_appended(self, new_bytes: int) -> None:
         """Count `new_bytes` that followers can fetch now."""
+        if self.idle:
+            self.activate()
         if self.replica_fetches:
             ended = list[DelayedFetch]()
             for fetch in self.replica_fetches:
@@ -175,6 +194,8 @@ class Purgatory:
         """Let the followers' fetches complete soon, after the high watermark or log start offset has moved without new
         records.
         """
+        if self.idle:
+            self.activate()
         for fetch in self.replica_fetches:
             fetch.hurry()
 
@@ -190,6 +211,7 @@ class Purgatory:
         NOT_LEADER_OR_FOLLOWER, because its outcome is unknown. A waiting fetch is read again, and that read returns its
         error.
         """
+        self.activate()
         self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
         _end_all([entry[1] for entry in deletions], ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -254,13 +276,22 @@ class Readable(Protocol):
     purgatory: Purgatory
 
 
+class IdleReader(Protocol):
+    """A partition of a follower's fetch session."""
+
+    def activate(self) -> DelayedFetch | None:
+        """Make the partition active, so that the next Fetch visits it. Returns the last fetch of the session that
+        waits, or has waited.
+        """
+
+
 class DelayedFetch:
     """A fetch that waits until `missing_bytes` (at least 1) more bytes are readable in its partitions. `enough`
     completes once: when the bytes are readable, when this broker stops leading one of the partitions, or when `finish`
     is called.
     """
 
-    __slots__ = ("_hurry", "_missing_bytes", "_partitions", "enough", "read_committed")
+    __slots__ = ("_hurry", "_missing_bytes", "enough", "purgatories", "read_committed")
 
     def __init__(
         self,
@@ -276,12 +307,12 @@ class DelayedFetch:
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
         """
-        self._partitions = partitions
+        self.purgatories = [partition.purgatory for partition in partitions]
+        """The purgatories in which this fetch waits."""
         self._missing_bytes = missing_bytes
         self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for partition in partitions:
-            purgatory = partition.purgatory
+        for purgatory in self.purgatories:
             (purgatory.fetches if hurry is None else purgatory.replica_fetches)[self] = None
         self.enough.add_done_callback(self._leave)
 
@@ -307,9 +338,9 @@ class DelayedFetch:
             self.enough.set_result(None)
 
     def _leave(self, _: asyncio.Future[None]) -> None:
-        for partition in self._partitions:
-            partition.purgatory.fetches.pop(self, None)
-            partition.purgatory.replica_fetches.pop(self, None)
+        for purgatory in self.purgatories:
+            purgatory.fetches.pop(self, None)
+            purgatory.replica_fetches.pop(self, None)
 
 
 def _has_hurried(_: DelayedFetch) -> None:

@@ -191,6 +191,7 @@ class Replica:
         self.log = log
         self._producers = log.producers.state
         self._note_stable_offset()
+        self.purgatory.activate()
 
     def on_truncated(self) -> None:
         """Adjust the high watermark after a truncation, or after the log was restarted at another offset."""

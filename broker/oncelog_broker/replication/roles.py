@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
+from oncelog_protocol.light_classes import NamedTuple
 
 LOST_EPOCHS: Final = 1000
 """If the metadata store is older than a log, the next leader epoch is the last epoch in the log plus this number. Other

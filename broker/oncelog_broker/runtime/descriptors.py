@@ -13,7 +13,9 @@ import os
 import resource
 import threading
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 SPARE_COUNT: Final = 32
 """The number of reserved descriptors. The number is larger than the number of files that are opened briefly at the same

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide, is_descriptor_limit
 from oncelog_broker.runtime.file_lock import FileLock
@@ -24,6 +24,7 @@ from oncelog_broker.runtime.file_system_sync import watched_file_system
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.private_files import FILE_MODE, SECRET_MODE, make_private_directory
+from oncelog_protocol.light_classes import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")

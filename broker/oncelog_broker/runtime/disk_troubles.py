@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, TypeGuard
 
 from oncelog_broker.runtime.clock import Clock, SystemClock
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

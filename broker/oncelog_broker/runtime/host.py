@@ -7,13 +7,12 @@ or deadlines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from oncelog_broker.runtime.clock import Clock, SystemClock
 from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_protocol.light_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ def make_private_directory(path: str | Path) -> bool:
     """Create a directory that only its owner may enter, and its missing parents. Returns False if the directory exists.
     Raises OSError.
     """
+    try:
+        return _make(os.fspath(path), DIRECTORY_MODE)
+    except FileNotFoundError:
+        pass  # a parent is missing
     path = os.path.abspath(path)
     missing: list[str] = []
     above = os.path.dirname(path)

@@ -7,7 +7,7 @@ import secrets
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -27,6 +27,7 @@ from oncelog_broker.security.sasl.plain import PlainMechanism
 from oncelog_broker.security.sasl.scram import ScramExchange
 from oncelog_broker.security.tls.contexts import TlsContext
 from oncelog_broker.security.tls.names import distinguished_name, mapped_name, parse_rules
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.scram import ScramMechanism
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from oncelog_broker.config import security_keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -15,6 +14,7 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.first_users import parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class _Users(NamedTuple):

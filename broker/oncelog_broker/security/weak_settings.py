@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config import authorizer_keys, zookeeper_keys
 from oncelog_broker.config import security_keys as keys
@@ -16,6 +16,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import Listener, inter_broker_listener, listeners
 from oncelog_broker.runtime.addresses import is_loopback
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog_broker.metadata.membership import feature_levels
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.versions import VersionRange
 
 
@@ -32,6 +32,11 @@ class Served:
     """The API is advertised from this finalized level of `oncelog.version` on."""
     has_lane: bool = False
     """Whether `lanes/` has a file of the same name with this API's fast lane."""
+
+    @property
+    def needs_coordinators(self) -> bool:
+        """Whether the handler uses the coordinators of groups, transactions or share partitions."""
+        return self.module.partition(".")[0] in ("groups", "shares", "transactions")
 
     def load(self) -> Callable[..., Any]:
         """Import the handler, `handle(request, context)`."""

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_FIELDS: Final = 200_000
 """Maximum number of protobuf fields in one push, including the fields of nested messages."""

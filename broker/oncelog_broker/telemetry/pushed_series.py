@@ -14,11 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.telemetry.client_instances import ClientInstance
 from oncelog_broker.telemetry.metrics_data import Attributes, Point
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_CLIENTS: Final = 500
 """Maximum number of clients whose pushed metrics are stored as series."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config import client_metrics_keys as keys
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.coordinator.patterns import Compiled, InvalidPattern, id_pattern
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.crc import crc32c
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import NO_CONTROLLER, ClusterImage
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -45,6 +46,8 @@ class LogMaintenance:
         self._replicas = replicas
         self._clock = host.clock
         self._tasks = host.tasks
+        self._flushing: set[str] = set()
+        """The paths of the data directories whose logs a task is flushing now."""
 
     def start(self) -> None:
         """Start the tasks; they end with the broker's tasks."""
@@ -91,7 +94,8 @@ class LogMaintenance:
 
     def _apply_retention(self, partition: Partition, now_ms: int) -> None:
         try:
-            partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark)
+            if partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark):
+                partition.on_log_start_moved()
         except KafkaError as error:
             if not is_known_disk_error(error.__cause__):  # the log has already logged known disk errors
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
@@ -111,12 +115,28 @@ class LogMaintenance:
         await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
-        """Sync the logs that are due by flush.messages or flush.ms, and the closed segments of the other logs."""
-        for log in self._logs.upkeep.logs_due_for_flush():
-            await self._flush(log, log.log_end_offset)
-        for log in self._logs.upkeep.logs_with_closed_segments():
-            if log.state.may_be_changed and log.flusher.is_flush_due:  # check again: earlier flushes took time
-                await self._flush(log, log.segment_base_offsets[-1])
+        """Begin to sync the logs that are due by flush.messages or flush.ms, and the closed segments of the other logs.
+        Each data directory has a task of its own, so that a disk that hangs delays no log on another disk; in a
+        directory whose task is still running, no second task begins.
+        """
+        due = _by_directory(self._logs.upkeep.logs_due_for_flush())
+        closed = _by_directory(self._logs.upkeep.logs_with_closed_segments())
+        for directory in sorted(due.keys() | closed.keys()):
+            if directory not in self._flushing:
+                self._flushing.add(directory)
+                work = self._flush_all(directory, due.get(directory, []), closed.get(directory, []))
+                self._tasks.spawn(f"flush logs in {directory}", work)
+
+    async def _flush_all(self, directory: str, due: list[PartitionLog], closed: list[PartitionLog]) -> None:
+        try:
+            for log in due:
+                if log.state.may_be_changed:  # check again: earlier flushes took time
+                    await self._flush(log, log.log_end_offset)
+            for log in closed:
+                if log.state.may_be_changed and log.flusher.is_flush_due:
+                    await self._flush(log, log.segment_base_offsets[-1])
+        finally:
+            self._flushing.discard(directory)
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:
         try:
@@ -150,3 +170,11 @@ class LogMaintenance:
 
     async def checkpoint_high_watermarks(self) -> None:
         await asyncio.to_thread(self._logs.begin_high_watermarks(self._replicas.high_watermarks()))
+
+
+def _by_directory(logs: Iterable[PartitionLog]) -> dict[str, list[PartitionLog]]:
+    """Group logs by the path of their data directory."""
+    found: dict[str, list[PartitionLog]] = {}
+    for log in logs:
+        found.setdefault(os.path.dirname(log.state.directory), []).append(log)
+    return found

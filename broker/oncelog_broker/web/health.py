@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from oncelog_protocol.light_classes import dataclass
 
 Condition = Callable[[], str | None]
 """Type of a readiness condition: a function that returns the reason why the broker is not ready, as text; None if the

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oncelog_broker.config.http_keys import http_address
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.metrics.scraping import Scraper
 from oncelog_broker.metrics.source import Observed, Parts
 from oncelog_broker.observability.loop_watch import LoopWatch
@@ -55,10 +54,7 @@ def conditions(services: Observed) -> list[Condition]:
     def logs() -> str | None:
         return "logs are loaded" if replicas.is_opening else None
 
-    def groups() -> str | None:
-        return f"partitions of {CONSUMER_OFFSETS} are loaded" if services.groups.runtime.is_loading else None
+    def coordinators() -> str | None:
+        return None if services.loading is None else f"partitions of {services.loading} are loaded"
 
-    def transactions() -> str | None:
-        return f"partitions of {TRANSACTION_STATE} are loaded" if services.transactions.runtime.is_loading else None
-
-    return [session, logs, groups, transactions]
+    return [session, logs, coordinators]

@@ -32,7 +32,7 @@ from oncelog_broker.workers.worker_role import WorkerRole
 MODULES: Final = (
     "uvloop",
     "oncelog.cli.main",
-    "oncelog_broker.command",
+    "oncelog_broker.serve",
     "oncelog_broker.broker",
     "oncelog_broker.config.load",
     "oncelog_broker.metadata.stores.supervised.supervised_store",

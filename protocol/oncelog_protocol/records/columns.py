@@ -11,9 +11,10 @@ decoder needs a quarter of the general decoder's time. The module `record` descr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
 from oncelog_protocol.records.compression import Compression, RecordsTooLarge, decompress
 from oncelog_protocol.records.varint import read_varint, read_varlong

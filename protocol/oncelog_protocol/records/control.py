@@ -13,8 +13,9 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import (
     BASE_OFFSET,
     CONTROL_BIT,

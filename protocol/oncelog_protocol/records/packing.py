@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, chain, repeat
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.varint import ONE_BYTE, TWO_BYTES, encode_varint, encode_varlong
 

@@ -14,8 +14,8 @@ The module `columns` contains the decoder. The source is Kafka's DefaultRecord.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.columns import (
     MAX_DECOMPRESSED_BYTES,

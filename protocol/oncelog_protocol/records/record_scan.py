@@ -10,8 +10,9 @@ follows, and bit 0 is the sign.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import NULL_BYTE, read_headers, read_length
 from oncelog_protocol.records.varint import read_varint, read_varlong

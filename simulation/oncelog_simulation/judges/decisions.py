@@ -43,10 +43,11 @@ class Decisions:
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations among the state changes of this turn."""
-        if machine.broker is None:
+        running = None if machine.broker is None else machine.broker.parts.coordinators.present
+        if running is None:
             return ()
         wrong: list[str] = []
-        for coordinating in machine.broker.parts.coordinators.transactions.runtime.machines():
+        for coordinating in running.transactions.runtime.machines():
             if self._last.get(coordinating) == coordinating.transactions:
                 continue
             self._last[coordinating] = dict(coordinating.transactions)

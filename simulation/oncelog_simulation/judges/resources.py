@@ -81,6 +81,7 @@ def _left_at(broker: Running) -> Iterable[str]:
             yield f"broker {broker.number} keeps {count} guards of verification for {partition.log.name}"
         if any(not answer.done() for _, _, _, answer in partition.purgatory.appends):
             yield f"broker {broker.number} keeps waiting appends for {partition.log.name}"
-    outstanding = broker.parts.coordinators.transactions.markers_outstanding
+    running = broker.parts.coordinators.present
+    outstanding = 0 if running is None else running.transactions.markers_outstanding
     if outstanding:
         yield f"broker {broker.number} has {outstanding} markers to write"

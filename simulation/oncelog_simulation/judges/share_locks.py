@@ -63,9 +63,10 @@ class ShareLocks:
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations among the state changes of this turn."""
-        if machine.broker is None:
+        running = None if machine.broker is None else machine.broker.parts.coordinators.present
+        if running is None:
             return ()
-        shares = machine.broker.parts.coordinators.share_partitions
+        shares = running.share_partitions
         before, now = self._seen.get(machine.number), {hosted: _held(hosted) for hosted in shares.all()}
         if before == now or not (before or now):
             return ()
@@ -104,8 +105,11 @@ class ShareLocks:
             if machine.broker is None or machine.process is None or machine.process.is_paused:
                 continue
             now = machine.clock.monotonic()
-            for hosted in machine.broker.parts.coordinators.share_partitions.all():
-                sessions = machine.broker.parts.coordinators.share_partitions.sessions
+            running = machine.broker.parts.coordinators.present
+            if running is None:
+                continue
+            sessions = running.share_partitions.sessions
+            for hosted in running.share_partitions.all():
                 for held in _held(hosted) if hosted.is_current else ():
                     if self._is_left(hosted, held, sessions):
                         since = left[hosted, held] = self._left.get((hosted, held), world.now)

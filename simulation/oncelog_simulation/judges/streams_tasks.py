@@ -46,10 +46,11 @@ class StreamsTasks:
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Return the active tasks that have two members."""
-        if machine.broker is None:
+        running = None if machine.broker is None else machine.broker.parts.coordinators.present
+        if running is None:
             return ()
         wrong: list[str] = []
-        for coordinating in machine.broker.parts.coordinators.groups.runtime.machines():
+        for coordinating in running.groups.runtime.machines():
             group = coordinating.groups.get(STREAMS_GROUP)
             if isinstance(group, StreamsGroup):
                 members = tuple(map(id, group.members.values()))

@@ -13,7 +13,7 @@ from committed_reader import committed_values
 from raw_client import RawClient
 from tests.support.page_blocks import Block, blocks
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 PAGE = (Path(__file__).parents[3] / "docs" / "index.md").read_text()
 PATIENCE_SECONDS = 60

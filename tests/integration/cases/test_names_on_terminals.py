@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from warm_commands import COMMAND, run_oncelog_text
 
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, OffsetAndMetadata, Producer, TopicPartition
-from oncelog.cli.main import BUILT_IN, cli
+from oncelog.cli.group import BUILT_IN, cli
 
 HOSTILE = "esc\x1b]0;pwned\x07\x1b[31mred\x1b[2J\x9b1m\u202etxt\u200b\n\tx"
 SHOWN = r"\x1b]0;pwned\x07"

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from raw_client import RawClient
 from raw_transactions import RawTransactions
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
 TIMEOUT_SECONDS = 60

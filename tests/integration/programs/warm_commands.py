@@ -42,7 +42,8 @@ COMMAND: Final = str(Path(sys.executable).parent / "oncelog")
 IS_POSSIBLE: Final = sys.platform == "linux"
 """On other systems it is not reliable to fork a process after its imports."""
 MODULES: Final = (
-    "uvloop", "kazoo.client", "oncelog.cli.main", "oncelog.admin", "oncelog_broker.command", "oncelog_broker.broker",
+    "uvloop", "kazoo.client", "oncelog.cli.main", "oncelog.admin",
+    "oncelog.cli.group", "oncelog_broker.command", "oncelog_broker.serve", "oncelog_broker.broker",
     "oncelog_broker.config.load", "oncelog_broker.metadata.stores.embedded",
     "oncelog_broker.metadata.stores.zookeeper.zookeeper_store",
 )  # fmt: skip

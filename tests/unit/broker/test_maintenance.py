@@ -20,7 +20,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.producers.recent_ends import ENDS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.disk import RealDisk, RealFile
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
@@ -81,6 +81,53 @@ async def test_e16_retention_flushes_segments_that_it_could_not_delete(tmp_path:
     await maintenance.apply_retention()
     assert (log.segment_base_offsets, log.size_bytes) == ([1], 0)
     assert log.producers.saved_up_to == 1
+    logs.close()
+
+
+class HangingDisk(RealDisk):
+    """A disk on which fsyncs of log files in one directory wait until `may_end` is set."""
+
+    def __init__(self, hangs: Path) -> None:
+        self.hangs = str(hangs)
+        self.may_end = threading.Event()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        file = HangingFile(path, create=create)
+        file.disk = self
+        return file
+
+
+class HangingFile(RealFile):
+    __slots__ = ("disk",)
+    disk: HangingDisk
+
+    def sync(self) -> None:
+        if self.path.startswith(self.disk.hangs):
+            assert self.disk.may_end.wait(20)
+        super().sync()
+
+
+async def test_a_data_directory_that_hangs_delays_the_flushes_of_no_other(tmp_path: Path) -> None:
+    """The flushes of the healthy directory go on, also in later rounds."""
+    directories = [tmp_path / "hangs", tmp_path / "healthy"]
+    disk, clock = HangingDisk(directories[0]), ManualClock()
+    logs = LogManager.open(directories, node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(SMALL, flush_messages=2)
+    made = [make_log(logs, "orders", index, None, config) for index in range(2)]
+    assert {Path(log.state.directory).parent for log in made} == set(directories)
+    stuck, healthy = sorted(made, key=lambda log: directories.index(Path(log.state.directory).parent))
+    host = host_of(clock)
+    maintenance = LogMaintenance(dict, logs, None, host)  # type: ignore[arg-type]
+    for offset in (2, 4):
+        for log in made:
+            fill(log, 2)
+        await maintenance.flush_due()
+        async with asyncio.timeout(10):
+            while healthy.state.recovery_point < offset:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
+        assert stuck.state.recovery_point == 0
+    disk.may_end.set()
+    await host.tasks.close()
     logs.close()
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 
 def test_without_its_extra_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ because a value that is decoded wrongly could lose the group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.coordinator.effects import Encoded
 from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned
+from oncelog_protocol.light_classes import NamedTuple
 
 VALUE_VERSION: Final = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.coordinator.effects import Encoded
 from oncelog_broker.coordinator.group.record_kinds import Kinds, group_kind, member_kind
@@ -22,6 +22,7 @@ from oncelog_protocol.coordinator_records.streams_groups import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
+from oncelog_protocol.light_classes import NamedTuple
 
 TargetTasks = StreamsGroupTargetAssignmentMemberValue.TaskIds
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from oncelog_protocol.light_classes import NamedTuple
 
 Tasks = Mapping[str, frozenset[int]]
 """Tasks without epochs: subtopology id -> partition numbers."""

@@ -21,9 +21,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
@@ -32,6 +31,9 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+if TYPE_CHECKING:
+    from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 
 ANSWER_SECONDS: Final = 10.0
 """Maximum seconds to wait for the coordinator's response; after that the producer must send the batch again."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -43,6 +42,7 @@ from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.control import ControlType, parse_control_key

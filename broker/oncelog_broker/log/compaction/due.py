@@ -10,10 +10,11 @@ Cleaner.groupSegmentsBySize.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
 from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class SegmentSummary(NamedTuple):

@@ -27,7 +27,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.log.closed_log import ClosedLog, ClosedSegment
 from oncelog_broker.log.leader_epochs import EpochEntry
@@ -36,6 +36,7 @@ from oncelog_broker.log.segments.recovery import UNFINISHED_SUFFIXES
 from oncelog_broker.log.segments.segment import LOG_SUFFIX, file_prefix
 from oncelog_broker.runtime.disk import Disk, FileStamp
 from oncelog_protocol.crc import crc32c
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -55,6 +55,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE, Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import (
     BATCH_LENGTH,
     BATCH_LENGTH_AT,

@@ -13,7 +13,6 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.config import LogConfig
@@ -31,6 +30,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -37,6 +36,7 @@ from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_l
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

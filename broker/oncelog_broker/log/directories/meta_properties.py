@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.light_classes import dataclass
 
 META_PROPERTIES_FILE: Final = "meta.properties"
 WRITTEN_VERSION: Final = 1

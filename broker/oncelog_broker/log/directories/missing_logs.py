@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -19,6 +19,7 @@ from oncelog_broker.log.checkpoints import (
     TopicPartition,
 )
 from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_protocol.light_classes import NamedTuple
 
 logger = logging.getLogger(__name__)
 

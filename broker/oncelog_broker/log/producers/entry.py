@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
@@ -31,6 +31,7 @@ from oncelog_broker.log.header_fields import (
     PRODUCER_EPOCH,
     HeaderFields,
 )
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from oncelog_protocol.records.sequence import decrement_sequence, increment_sequence
 

@@ -11,10 +11,9 @@ epoch is refused). The state of one producer is stored as an `entry`. Sequences 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
 from oncelog_broker.log.header_fields import (
@@ -46,6 +45,7 @@ from oncelog_broker.log.producers.entry import (
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence

@@ -5,9 +5,10 @@ verify them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.runtime.disk import File
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, CorruptBatch, RecordBatch
 
 HEADER_WINDOW: Final = 8192

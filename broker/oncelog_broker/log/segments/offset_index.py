@@ -11,9 +11,10 @@ with the greatest offset that is not above the wanted offset. Kafka's counterpar
 from __future__ import annotations
 
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import Buffer
 
 ENTRY: Final = Struct(">ii")

@@ -29,7 +29,7 @@ import math
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
@@ -54,6 +54,7 @@ from oncelog_broker.log.segments.segment import (
     Segment,
 )
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Disk
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBatch, RecordBatch
 
 logger = logging.getLogger(__name__)

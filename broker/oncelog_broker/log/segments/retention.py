@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from oncelog_broker.log.config import LogConfig
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class SegmentFacts(NamedTuple):

@@ -4,7 +4,6 @@ LogSegment.shouldRoll.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from zlib import crc32
@@ -12,6 +11,7 @@ from zlib import crc32
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from oncelog_broker.log.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from oncelog_protocol.light_classes import dataclass
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """The largest relative offset: index entries store offsets relative to the segment's base offset as int32."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import NO_TIMESTAMP
 
 ENTRY: Final = Struct(">qi")

@@ -8,12 +8,12 @@ because a batch may have a million records.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from oncelog_broker.log.segments.batch_scan import BatchLocation
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.unpacking import unpacked
 from oncelog_broker.runtime.steps import Steps, results_dropped
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts

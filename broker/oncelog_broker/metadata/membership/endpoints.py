@@ -9,13 +9,13 @@ it reads all nodes that were written before. The later broker then deletes its r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_broker.metadata.model.reader import read_brokers
 from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
+from oncelog_protocol.light_classes import NamedTuple
 
 
 class EndpointInUse(Exception):

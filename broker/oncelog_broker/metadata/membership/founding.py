@@ -14,7 +14,7 @@ crash;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from oncelog_broker.metadata import paths
@@ -36,6 +36,7 @@ from oncelog_broker.metadata.model.payloads import (
 )
 from oncelog_broker.metadata.stores.store import ConnectionLost, Create, MetadataStore, NoNode, Operation, Set
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
+from oncelog_protocol.light_classes import dataclass
 
 MAX_CHUNK_BYTES: Final = 500_000
 """Maximum size in bytes of the nodes in one write; far below the limit of a request, which also contains the chroot and

@@ -19,11 +19,12 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.identity.note import has_lost_sister
 from oncelog_broker.metadata.stores.store import MetadataStore, SessionKey, StoreUnavailable
 from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.light_classes import NamedTuple
 
 SESSION_FILE: Final = ".oncelog-session"
 FILE_VERSION: Final = 1

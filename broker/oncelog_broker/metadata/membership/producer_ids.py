@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.payloads import (
@@ -39,6 +38,7 @@ from oncelog_broker.metadata.stores.store import (
     StoreUnavailable,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.membership.endpoints import EndpointInUse, endpoint_conflict
@@ -66,6 +65,7 @@ from oncelog_broker.metadata.stores.store import (
     StoreUnavailable,
 )
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.uuids import uuid_to_string
 
 __all__ = ["BrokerIdInUse", "FoundLogs", "FoundTopic", "Membership", "WrongStore", "register_broker"]

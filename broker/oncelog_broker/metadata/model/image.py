@@ -9,13 +9,14 @@ protocol uses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_broker.metadata.model.quotas import Quotas, Values, quota_values
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 

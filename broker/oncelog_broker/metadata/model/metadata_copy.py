@@ -22,9 +22,8 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.acl_payload import encode_acls
@@ -41,6 +40,7 @@ from oncelog_broker.metadata.model.payloads import (
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.steps import LightJob, Steps, run_steps
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 from oncelog_protocol.uuids import ZERO_UUID
 
 FILE: Final = "metadata-copy.jsonl"

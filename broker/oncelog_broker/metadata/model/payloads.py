@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from oncelog_broker.runtime.steps import Steps, run_steps
+from oncelog_protocol.light_classes import dataclass
 from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 
 _T = TypeVar("_T")

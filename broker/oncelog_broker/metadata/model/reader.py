@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from oncelog_broker.config.stored import (
     UNREADABLE_BROKER,
@@ -42,6 +42,7 @@ from oncelog_broker.metadata.model.quotas import Values, quota_values, unreadabl
 from oncelog_broker.metadata.stores.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 

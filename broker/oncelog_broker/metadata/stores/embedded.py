@@ -24,7 +24,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncelog_broker.metadata.stores.store import (
     ConnectionLost,
@@ -40,6 +40,7 @@ from oncelog_broker.metadata.stores.tree import Transaction, Tree, TreeNode
 from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.metadata.stores.write_ahead_log import LogBase, LogOfAnotherFile, check
 from oncelog_broker.runtime.private_files import SECRET_MODE
+from oncelog_protocol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

@@ -25,9 +25,10 @@ against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`),
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from oncelog_protocol.light_classes import NamedTuple, dataclass
 
 ANY_VERSION = -1
 """Value of an expected version with which the operation succeeds whatever version the node has."""

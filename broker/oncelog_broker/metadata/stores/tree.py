@@ -8,7 +8,7 @@ durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from oncelog_broker.metadata.stores.store import (
     ANY_VERSION,
@@ -25,6 +25,7 @@ from oncelog_broker.metadata.stores.store import (
     Stat,
     parent_of,
 )
+from oncelog_protocol.light_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

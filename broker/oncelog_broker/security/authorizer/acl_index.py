@@ -8,7 +8,7 @@ new index that shares the unchanged parts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.runtime.addresses import plain_address
 from oncelog_protocol.acls import (
@@ -23,6 +23,7 @@ from oncelog_protocol.acls import (
     ResourcePattern,
     ResourceType,
 )
+from oncelog_protocol.light_classes import NamedTuple
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
 """ACL entries by resource pattern; an empty value means that the pattern has ACLs that this release cannot decode.

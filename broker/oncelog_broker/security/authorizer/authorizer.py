@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.security.authorizer.acl_index import (
     ALLOWED_BY_DEFAULT,
@@ -23,6 +23,7 @@ from oncelog_broker.security.authorizer.audit import REFUSALS_TOLD, audit_log, t
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.security.principal import Principal, parse_principal
 from oncelog_protocol.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from oncelog_protocol.light_classes import NamedTuple
 
 DECISIONS_KEPT: Final = 10_000
 """Limit on the cached decisions: about 3 MB if names are long. At this limit the entire cache is dropped."""

@@ -8,11 +8,12 @@ not.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_protocol.acls import AclOperation, ResourceType
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.light_classes import NamedTuple
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     AclOperation.READ,

@@ -10,10 +10,11 @@ delay it further.
 from __future__ import annotations
 
 import sys
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.security.quotas.limits import Limit
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.quotas import QuotaKey
 
 NEXT_TO_NOTHING: Final = sys.float_info.min

@@ -15,9 +15,8 @@ is looked up separately.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from oncelog_broker.metadata.model.quotas import Quotas
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 

@@ -9,9 +9,10 @@ limits are reported together as one entity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata.model.quotas import Quotas
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_NAMED: Final = 400

@@ -6,9 +6,8 @@ in with it, but can try to guess the password offline.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.scram import (
     ScramMechanism,
     client_key,

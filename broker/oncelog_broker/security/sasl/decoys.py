@@ -15,9 +15,10 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.security.sasl.credentials import ScramCredential, parse_credential
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
 
 UserConfigs = Mapping[str | None, Mapping[str, str]]

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.security.principal import USER_TYPE, Principal
 from oncelog_broker.security.sasl.mechanism import Mechanism, Refused
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 """The APIs that a client may use before it has chosen a SASL mechanism."""

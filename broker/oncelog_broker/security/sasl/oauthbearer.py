@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_credentials
+from oncelog_protocol.light_classes import NamedTuple
 
 NAME: Final = "OAUTHBEARER"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_protocol.light_classes import NamedTuple
 
 _SHORT: Final = {
     "commonName": "CN",

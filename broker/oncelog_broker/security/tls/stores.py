@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.declared import ConfigKey, InvalidConfig
+from oncelog_protocol.light_classes import NamedTuple
 
 if TYPE_CHECKING:
     from oncelog_broker.config.secret import Secret

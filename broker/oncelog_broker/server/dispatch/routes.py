@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from oncelog.fail_points import point
+from oncelog_broker.coordinator.later_imports import import_steps
 from oncelog_broker.observability.request_times import ApiTimes
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES, coalesce
@@ -93,6 +94,8 @@ class Route:
 
     def make(self) -> Steps[None]:
         """Prepare this route for serving. Several requests may call this method concurrently."""
+        if self._served.needs_coordinators:
+            yield from import_steps()
         request = request_type(self._served.key)
         yield None
         handler = handler_of(self._served)

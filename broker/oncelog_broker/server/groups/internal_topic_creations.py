@@ -13,12 +13,15 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.light_classes import NamedTuple
+
+if TYPE_CHECKING:
+    from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ MAX_ERRORS: Final = 1_000
 MAX_UNDER_WAY: Final = 1_000
 """Maximum number of simultaneous creations; the remaining topics are created by a later heartbeat."""
 
-Create = Callable[[WantedTopic], Awaitable[None]]
+Create: TypeAlias = "Callable[[WantedTopic], Awaitable[None]]"
 """Type of a function that creates a topic, and waits until the topic can be used. An existing topic is no error. The
 function raises KafkaError.
 """

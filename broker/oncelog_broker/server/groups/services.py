@@ -15,10 +15,13 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 class GroupServices(CommonServices, Protocol):
     """The parts of the broker that handlers of consumer groups may use, in addition to CommonServices."""
 
-    groups: GroupCoordinator
     internal_topics: InternalTopicCreations
     replicas: Replicas
     peers: Peers
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator of this broker."""
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
         """Create an internal topic automatically, and wait until it can be used."""

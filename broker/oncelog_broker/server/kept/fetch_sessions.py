@@ -14,7 +14,8 @@ or repeated request is noticed.
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. If a new session does
 not fit into these bounds, the client fetches without a session: its requests and responses are larger, but equally
 correct. If an existing session outgrows these bounds, the client gets FETCH_SESSION_ID_NOT_FOUND, as after an eviction.
-Each follower has one session of its own: sessions of followers do not use the slots of clients.
+Each follower has one session of its own: sessions of followers do not use the slots of clients. A request of a follower
+visits only the active partitions of its session (`session_partition.py`).
 
 A session belongs to the principal that created it. Another principal could read topic names from a session, and could
 disturb its owner by advancing the epoch. So other principals get FETCH_SESSION_ID_NOT_FOUND (E57), and session ids are
@@ -26,15 +27,22 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.kept.session_partition import (
+    Key,
+    Named,
+    PartitionResponse,
+    SessionPartition,
+    TopicName,
+    Wanted,
+)
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
-PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 TopicResponse = FetchResponse.FetchableTopicResponse
-PartitionResponse = TopicResponse.PartitionData
 Endpoints = Sequence[FetchResponse.NodeEndpoint]
 
 FIRST_TOPIC_ID_VERSION: Final = 13
@@ -58,69 +66,61 @@ min.incremental.fetch.session.eviction.ms).
 """
 
 
-class TopicName(NamedTuple):
-    """A topic as the request names it: by name before v13, by id since v13."""
+class Follower(NamedTuple):
+    """A broker that fetches as a follower: its id and its broker epoch."""
 
-    name: str
-    topic_id: bytes
-
-
-class Wanted(NamedTuple):
-    """One partition that a request reads."""
-
-    topic: TopicName
-    request: PartitionRequest
-
-
-class SessionPartition:
-    """One partition of a fetch session. `high_watermark` and `log_start_offset`: the values last sent to the client, -1
-    before the first response.
-    """
-
-    __slots__ = ("high_watermark", "log_start_offset", "partition", "wanted")
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.partition: Any = None
-        """The Partition object of the last request, kept for the fast lane (fast path for repeated requests); None
-        before the first request. The partition may have lost its leadership since that request.
-        """
-        self.high_watermark = -1
-        self.log_start_offset = -1
-
-    def update_sent(self, answer: PartitionResponse) -> bool:
-        """Store the high watermark and log start offset in `answer` as the values last sent to the client. Returns
-        whether they differ from the previous values; if so, the client must get them.
-        """
-        if answer.error_code:
-            self.high_watermark = -1  # an invalid value, so that the next value counts as changed
-            return True
-        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
-            return True
-        told = (self.high_watermark, self.log_start_offset)
-        self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
-        return bool(answer.records) or told != (answer.high_watermark, answer.log_start_offset)
-
-
-Key = tuple[TopicName, int]
-Named = dict[Key, SessionPartition]
-"""The partitions that a request names, in the request's order."""
+    broker_id: int
+    epoch: int
 
 
 class FetchSession:
-    """The incremental fetch session of one client. Invariant: `epoch` is the epoch that the client's next incremental
-    request must carry.
+    """The incremental fetch session of one client. Invariants: `epoch` is the epoch that the client's next incremental
+    request must carry; each partition is in `active`, except for the idle partitions of a follower's session.
     """
 
-    __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
+    __slots__ = (
+        "activations",
+        "active",
+        "by_id",
+        "epoch",
+        "follower",
+        "is_closed",
+        "last_used",
+        "owner",
+        "partitions",
+        "session_id",
+        "waiting",
+    )
 
-    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float, owner: object = None) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        named: Named,
+        *,
+        by_id: bool,
+        now: float,
+        owner: object = None,
+        follower: Follower | None = None,
+    ) -> None:
+        """`now` is monotonic, in seconds; `follower`: None for the session of a consumer."""
         self.session_id = session_id
         self.owner = owner
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
+        """Monotonic seconds of the last request that was counted."""
         self.partitions: OrderedDict[Key, SessionPartition] = OrderedDict(named)
+        self.follower = follower
+        self.active = self.partitions if follower is None else OrderedDict(named)
+        """The partitions that the next request visits, in its order. A consumer's partitions are always active."""
+        self.activations = 0
+        """How many times an idle partition has become active."""
+        self.waiting: Any = None
+        """The last DelayedFetch of the follower, which waits or has waited, also for its idle partitions; None before
+        the first one, and for consumers.
+        """
+        self.is_closed = False
+        """Whether another session of the same follower has replaced this session."""
 
     def count_request(self) -> None:
         """Increment the epoch, which the next request must carry."""
@@ -130,24 +130,76 @@ class FetchSession:
         """Apply the changes of an incremental request."""
         for key, new in named.items():
             cached = self.partitions.setdefault(key, new)
+            cached.activate()
             cached.wanted = new.wanted
+            self.active[key] = cached
         for key in forgotten:
-            self.partitions.pop(key, None)
+            if key in self.partitions:
+                self.partitions[key].activate()
+                del self.partitions[key]
+                self.active.pop(key, None)
+
+    def visits(self, wanted: Wanted, partition: object) -> None:
+        """Note the Partition object that a request of the follower visits."""
+        cached = self.partitions.get((wanted.topic, wanted.request.partition))
+        if cached is not None:
+            cached.partition = partition
+
+    def activate_all(self) -> None:
+        """Make all idle partitions active."""
+        for cached in self.partitions.values():
+            cached.activate()
+
+    def close(self) -> None:
+        """End this session of a follower."""
+        self.is_closed = True
+        self.activate_all()
+
+    def rest(self, visited: Iterable[SessionPartition]) -> None:
+        """Make the visited partitions idle that have nothing new for the follower."""
+        if self.follower is not None and not self.is_closed:
+            for cached in visited:
+                cached.rest_if_idle(self, self.follower.broker_id)
 
 
 class FetchPlan:
     """The partitions that one request reads, and the method that builds the response from the results."""
 
-    __slots__ = ("_incremental", "_session", "wanted")
+    __slots__ = ("_activations", "_incremental", "session", "wanted")
 
     def __init__(self, wanted: list[Wanted], session: FetchSession | None, *, incremental: bool) -> None:
         self.wanted = wanted
-        self._session = session
+        self.session = session
         self._incremental = incremental
+        self._activations = 0 if session is None else session.activations
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether partitions became active in the follower's session since the plan was made."""
+        return self.session is not None and self.session.activations != self._activations
+
+    @property
+    def leaves_out_partitions(self) -> bool:
+        """Whether the session has idle partitions, which the request does not visit, but may wait for."""
+        return self.session is not None and len(self.session.active) < len(self.session.partitions)
+
+    def rest(self) -> None:
+        """Make the visited partitions idle that have nothing new for the follower."""
+        session = self.session
+        if session is not None and session.follower is not None:
+            keys = ((wanted.topic, wanted.request.partition) for wanted in self.wanted)
+            session.rest([session.partitions[key] for key in keys if key in session.partitions])
+
+    def renew(self) -> None:
+        """Plan to visit the partitions of the follower's session that are active now."""
+        session = self.session
+        if session is not None and session.follower is not None and self._incremental:
+            self.wanted = [cached.wanted for cached in session.active.values()]
+            self._activations = session.activations
 
     def has_news(self, answers: list[PartitionResponse]) -> bool:
         """Return whether a high watermark in `answers` differs from the high watermark last sent for its partition."""
-        session = self._session
+        session = self.session
         if session is None or not self._incremental:
             return True
         return any(
@@ -176,13 +228,13 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def _response(self, topics: dict[TopicName, TopicResponse], endpoints: Endpoints) -> FetchResponse:
-        session_id = NO_SESSION if self._session is None else self._session.session_id
+        session_id = NO_SESSION if self.session is None else self.session.session_id
         return FetchResponse(session_id=session_id, responses=list(topics.values()), node_endpoints=list(endpoints))
 
     def _tell(
         self, some: list[Wanted], answers: list[PartitionResponse], topics: dict[TopicName, TopicResponse]
     ) -> None:
-        session = self._session
+        session = self.session
         for wanted, answer in zip(some, answers, strict=True):
             if session is not None and not self._is_told(session, wanted, answer):
                 continue
@@ -198,8 +250,10 @@ class FetchPlan:
         if cached is None:
             return True
         is_news = cached.update_sent(answer)
-        if answer.records:
-            session.partitions.move_to_end(key)  # so that the next response begins with the other partitions
+        if answer.records and key in session.active:
+            session.active.move_to_end(key)  # so that the next response begins with the other partitions
+        if not answer.error_code and answer.diverging_epoch is None:
+            session.rest((cached,))
         return is_news or not self._incremental
 
 
@@ -223,11 +277,12 @@ class FetchSessions:
         *,
         by_id: bool,
         now: float,
-        follower: int | None = None,
+        follower: Follower | None = None,
         owner: object = None,
     ) -> Steps[FetchPlan]:
         """Return the plan of the partitions that `request` reads. `by_id`: whether the request names topics by id;
-        `now` is monotonic, in seconds; `owner`: the requesting principal.
+        `now` is monotonic, in seconds; `follower`: the broker that fetches as a follower; `owner`: the requesting
+        principal.
 
         The plan is made in slices of work. Sessions change only in the last slice, so that a request that is cancelled
         in between changes nothing.
@@ -253,6 +308,8 @@ class FetchSessions:
                 number += 1
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None
+        if follower is not None:
+            yield from self._activate_former(follower, ends=request.session_epoch == INITIAL_EPOCH)
         if not is_incremental:
             if request.session_id != NO_SESSION:
                 self._give_up(request.session_id, owner)
@@ -260,7 +317,9 @@ class FetchSessions:
             if request.session_epoch == INITIAL_EPOCH and named:
                 session = self._create(named, by_id=by_id, now=now, follower=follower, owner=owner)
             return FetchPlan([cached.wanted for cached in named.values()], session, incremental=False)
-        session = self._continued(request, by_id=by_id, follower=follower, owner=owner)
+        session = self._continued(
+            request, by_id=by_id, follower=None if follower is None else follower.broker_id, owner=owner
+        )
         forgotten = [
             (TopicName(topic.topic, topic.topic_id), index)
             for topic in request.forgotten_topics_data
@@ -270,13 +329,28 @@ class FetchSessions:
         session.update(named, forgotten)
         session.last_used = now
         if follower is not None:
-            return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+            if session.follower != follower:  # the broker has registered again, and goes on with its session
+                session.activate_all()
+                session.follower = follower
+            return FetchPlan([cached.wanted for cached in session.active.values()], session, incremental=True)
         self._cached_partitions += len(session.partitions) - before
         self._sessions.move_to_end(session.session_id)
         if not self._fits(session, now):
             self._close(session.session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+
+    def _activate_former(self, follower: Follower, *, ends: bool) -> Steps[None]:
+        """Make all partitions of the follower's session active in slices, if the request ends the session (`ends`) or
+        comes from another registration of the broker.
+        """
+        session = self._of_followers.get(follower.broker_id)
+        if session is None or not (ends or session.follower != follower):
+            return
+        for number, cached in enumerate(list(session.partitions.values()), 1):
+            cached.activate()
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
 
     def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
         """Return the session with this id if it belongs to this follower, or, if a client sends the request, to this
@@ -306,14 +380,17 @@ class FetchSessions:
         return session
 
     def _create(
-        self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
+        self, named: Named, *, by_id: bool, now: float, follower: Follower | None, owner: object
     ) -> FetchSession | None:
         """Create a session. Returns None if all slots are taken by sessions that are not idle, or if there would be too
         many partitions in this session or in all sessions together.
         """
         if follower is not None:
-            session = self._of_followers[follower] = FetchSession(
-                self._new_id(), named, by_id=by_id, now=now, owner=owner
+            former = self._of_followers.get(follower.broker_id)
+            if former is not None:
+                former.close()
+            session = self._of_followers[follower.broker_id] = FetchSession(
+                self._new_id(), named, by_id=by_id, now=now, owner=owner, follower=follower
             )
             return session
         if len(named) > MAX_SESSION_PARTITIONS:

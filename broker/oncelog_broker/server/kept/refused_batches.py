@@ -19,10 +19,11 @@ lifetime of entries are limited.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.metadata.topic_names import MAX_TOPIC_NAME_CHARS
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000

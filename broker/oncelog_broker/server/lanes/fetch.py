@@ -18,14 +18,8 @@ from typing import Any, Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.server.dispatch.routes import Route
-from oncelog_broker.server.kept.fetch_sessions import (
-    FINAL_EPOCH,
-    FIRST_TOPIC_ID_VERSION,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    SessionPartition,
-    Wanted,
-)
+from oncelog_broker.server.kept.fetch_sessions import FINAL_EPOCH, FIRST_TOPIC_ID_VERSION, INITIAL_EPOCH, NO_SESSION
+from oncelog_broker.server.kept.session_partition import SessionPartition, Wanted
 from oncelog_broker.server.lanes.fetch_answers import FetchAnswers
 from oncelog_broker.server.lanes.one_fetch import Asked, FetchWays, OneFetch
 from oncelog_broker.server.net.connection import BrokerConnection
@@ -52,8 +46,8 @@ of a topic that a lane remembers for requests without a session.
 MAX_REQUEST_BYTES: Final = 2048
 """The maximum size in bytes of a request that a fast lane remembers."""
 MAX_LOOKED_AT: Final = 1000
-"""Partitions of the largest session that a lane serves: the lane checks all partitions in one iteration of the loop,
-which takes about a microsecond for each partition.
+"""Maximum number of active partitions of a session that a lane serves: the lane checks all of them in one iteration of
+the loop, which takes about a microsecond for each partition.
 """
 
 
@@ -132,9 +126,11 @@ class FetchLane:
                 named = session.partitions.get((asked.topic, new.request.partition))
                 if named is None:
                     return False
-            partitions = list(session.partitions.values())
-            if not 0 < len(partitions) <= MAX_LOOKED_AT:
+            if not session.partitions or len(session.active) > MAX_LOOKED_AT or session.follower != asked.follower:
                 return False
+            if named is not None and named.idle_in is not None:
+                named.activate()
+            partitions = list(session.active.values())
         if services.config is not self._config:
             self._config, self._ways.max_bytes = services.config, services.config[FETCH_MAX_BYTES]
         one, before = OneFetch(self._ways, connection, correlation_id, asked, session, partitions), None
@@ -177,8 +173,8 @@ class FetchLane:
         session = self._services.fetch_sessions.find(
             asked.session_id, follower=asked.follower_id, owner=context.connection.principal
         )
-        if session is not None and len(session.partitions) <= MAX_LOOKED_AT:
-            for each in session.partitions.values():
+        if session is not None and len(session.active) <= MAX_LOOKED_AT:
+            for each in session.active.values():
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from oncelog_broker.server.kept.fetch_sessions import TopicName
+from oncelog_broker.server.kept.session_partition import TopicName
 from oncelog_protocol.codec import codec
 from oncelog_protocol.messages.fetch import FetchResponse
 from oncelog_protocol.schema import Records

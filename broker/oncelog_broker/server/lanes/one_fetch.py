@@ -18,7 +18,8 @@ from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
-from oncelog_broker.server.kept.fetch_sessions import FetchPlan, FetchSession, SessionPartition, TopicName
+from oncelog_broker.server.kept.fetch_sessions import FetchPlan, FetchSession, Follower
+from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName
 from oncelog_broker.server.lanes.fetch_answers import NO_RECORDS, NO_TOPIC, FetchAnswers
 from oncelog_broker.server.net.answer_queue import Slot
 from oncelog_broker.server.net.connection import BrokerConnection
@@ -82,7 +83,7 @@ class Asked:
         self.client_id = client_id
         self.session_id = request.session_id
         state = request.replica_state
-        self.follower = None if state is None else fetch.Follower(state.replica_id, state.replica_epoch)
+        self.follower = None if state is None else Follower(state.replica_id, state.replica_epoch)
         """The follower's id; None means that a consumer sends the requests."""
         self.follower_id = None if state is None else state.replica_id
         self.read_committed = state is None and request.isolation_level == READ_COMMITTED
@@ -124,7 +125,7 @@ class OneFetch:
         session: FetchSession | None,
         partitions: list[SessionPartition],
     ) -> None:
-        """`partitions`: all partitions of the session, or the one partition of a request without a session."""
+        """`partitions`: the active partitions of the session, or the one partition of a request without a session."""
         self._ways = ways
         self._connection = connection
         self._correlation_id = correlation_id
@@ -238,7 +239,7 @@ class OneFetch:
             if self._started and route.times is not None:
                 route.times.total.append(ways.monotonic() - self._started)
 
-    def _note(self, follower: fetch.Follower) -> None:
+    def _note(self, follower: Follower) -> None:
         """Record the follower's position in each partition."""
         services = self._ways.services
         now, joining = services.clock.monotonic(), list[Partition]()
@@ -287,6 +288,8 @@ class OneFetch:
             for each in self._partitions:
                 each.partition.traffic.fetches += 1
         if not self._told:
+            if session is not None and self._partitions:
+                session.rest(self._partitions)
             self._connection.respond(answers.without_partition(self._correlation_id, session_id), self._slot)
             return
         (told,) = self._told
@@ -301,7 +304,9 @@ class OneFetch:
             # Move a partition that returned records to the end of the session, so that the next response begins with
             # the other partitions.
             if size:
-                session.partitions.move_to_end((wanted.topic, wanted.request.partition))
+                session.active.move_to_end((wanted.topic, wanted.request.partition))
+            if not size or len(self._partitions) > 1:  # a partition that returned records has more to tell
+                session.rest(self._partitions)
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(
             answers.of_partition(
@@ -316,12 +321,17 @@ class OneFetch:
     def _wait(self, missing_bytes: int) -> None:
         """Wait in the purgatory until `missing_bytes` more bytes are available, or something else ends the wait."""
         ways, asked, services = self._ways, self._asked, self._ways.services
+        if asked.follower is not None and self._session is not None:
+            self._session.rest(self._partitions)
+            self._partitions = list(self._session.active.values())
         partitions = [each.partition for each in self._partitions]
         if asked.follower is None:
             waiting = DelayedFetch(partitions, missing_bytes, read_committed=asked.read_committed)
         else:
             has_news = any(each.high_watermark != each.partition.high_watermark for each in self._told)
-            waiting = fetch.delayed_fetch_of(asked.follower, partitions, missing_bytes, services, has_news=has_news)
+            waiting = fetch.delayed_fetch_of(
+                asked.follower, self._session, partitions, missing_bytes, services, has_news=has_news
+            )
         services.deadlines.unless_done(waiting.enough, asked.max_wait_seconds, waiting.finish)
         if ways.route.times is not None:
             ways.route.times.waited += 1
@@ -343,6 +353,8 @@ class OneFetch:
     def _answer_late(self, slot: Slot) -> None:
         ways, session = self._ways, self._session
         is_shared = session is not None and session.epoch != self._epoch
+        if session is not None:
+            self._partitions = list(session.active.values())  # other partitions may be active now
         if is_shared or not self.look() or len(self._told) > 1:
             self._read_in_the_usual_way()
             return

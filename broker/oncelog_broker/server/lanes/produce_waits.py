@@ -244,7 +244,7 @@ class SyncedTogether:
         self._began = ways.monotonic()
         self._connection = connection
         self._partition = partition = known.partition
-        self._timeout_seconds = known.timeout_seconds
+        self._timeout_seconds = max(known.timeout_seconds, produce.SYNC_SECONDS)
         self._waiting: list[tuple[Appended, Slot]] = []
         answer = partition.synced()
         assert isinstance(answer, Future)
@@ -263,7 +263,7 @@ class SyncedTogether:
         return (
             known.partition is self._partition
             and self._partition.purgatory.unsynced is self._round
-            and known.timeout_seconds == self._timeout_seconds
+            and max(known.timeout_seconds, produce.SYNC_SECONDS) == self._timeout_seconds
             and len(self._waiting) < MAX_TOGETHER
             and not self._answer.done()
             and self._ways.monotonic() - self._began < TOGETHER_SECONDS

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from oncelog_broker.server.net.memory_budget import Holding, MemoryBudget
+from oncelog_protocol.light_classes import dataclass
 
 FRAME_SECONDS: Final = 30.0
 """A frame must be complete this number of seconds after it has begun; otherwise the connection is closed (protection

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from oncelog_protocol.light_classes import NamedTuple
 
 MAX_CHARS: Final = 256
 """Longer names and versions are cut, because each connection keeps them."""

@@ -143,4 +143,5 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
         )
     if target > partition.log.log_start_offset:
         partition.log.trimmer.delete_records_before(target)
+        partition.on_log_start_moved()
     return target

@@ -14,7 +14,7 @@ ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
@@ -22,7 +22,14 @@ from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
+from oncelog_broker.server.kept.fetch_sessions import (
+    FIRST_TOPIC_ID_VERSION,
+    NO_SESSION,
+    PARTITIONS_PER_STEP,
+    FetchPlan,
+    FetchSession,
+    Follower,
+)
 from oncelog_broker.server.records.fetch_reads import ConsumerRead, FetchRead, ReplicaRead
 from oncelog_broker.server.records.services import RecordContext, RecordServices
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -34,13 +41,6 @@ JOINING_PER_STEP: Final = 100
 """Partitions whose ISRs a follower may join that are considered in one step, which takes about a millisecond."""
 MAX_WAIT_SECONDS: Final = 600.0
 """The maximum number of seconds that a Fetch waits, even if its max_wait_ms is larger."""
-
-
-class Follower(NamedTuple):
-    """A broker that fetches as a follower: its id and its broker epoch."""
-
-    broker_id: int
-    epoch: int
 
 
 def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
@@ -84,11 +84,17 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
 
 
 def delayed_fetch_of(
-    follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
+    follower: Follower,
+    session: FetchSession | None,
+    partitions: Sequence[Partition],
+    missing_bytes: int,
+    services: RecordServices,
+    *,
+    has_news: bool,
 ) -> DelayedFetch:
-    """Return the delayed fetch of a follower. It waits in the purgatories of its partitions, and ends early if the
-    follower must get other changes (`has_news`), or if other requests wait for this follower. The caller sets the
-    deadline of the delayed fetch.
+    """Return the delayed fetch of a follower. It waits in the purgatories of the visited `partitions` and of the
+    session's idle partitions, and ends early if the follower must get other changes (`has_news`), or if other requests
+    wait for this follower. The caller sets the deadline of the delayed fetch.
     """
 
     def hurry(waiting: DelayedFetch) -> None:
@@ -97,6 +103,8 @@ def delayed_fetch_of(
 
     waiting = DelayedFetch(partitions, missing_bytes, hurry=hurry)
     services.replicas.follower_waits(follower.broker_id, waiting)
+    if session is not None:
+        session.waiting = waiting
     if has_news or services.replicas.awaits(follower.broker_id):
         waiting.hurry()
     return waiting
@@ -124,7 +132,7 @@ class _Fetch:
                 self._request,
                 by_id=by_id,
                 now=services.clock.monotonic(),
-                follower=None if self._follower is None else self._follower.broker_id,
+                follower=self._follower,
                 owner=self._context.connection.principal,
             )
         except KafkaError as error:
@@ -137,12 +145,13 @@ class _Fetch:
         first read.
         """
         self._plan = plan
+        plan.renew()
         return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 
     def _read(self, *, is_first: bool = False) -> Steps[FetchRead]:
         if self._follower is None:
             return ConsumerRead(self._request, self._context).all_of(self._plan)
-        read = ReplicaRead(self._request, self._context, *self._follower, notes=is_first)
+        read = ReplicaRead(self._request, self._context, self._follower, self._plan.session, notes=is_first)
         return self._read_as_replica(read)
 
     def _read_as_replica(self, read: ReplicaRead) -> Steps[FetchRead]:
@@ -158,18 +167,19 @@ class _Fetch:
             return FetchResponse(error_code=self._refused, session_id=NO_SESSION, responses=[])
         request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
         missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
-        is_waiting = read.partitions or read.seconds_throttled
+        is_waiting = read.partitions or read.seconds_throttled or self._plan.leaves_out_partitions
         if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not is_waiting:
             return self._answer(read)
         waited = self._wait(read, missing_bytes)
         return then(waited, self._read_and_answer)
 
     def _read_and_answer(self, _: None) -> Answer[FetchResponse]:
+        self._plan.renew()
         return then(self._context.in_slices(self._read()), self._answer)
 
     def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
         """Wait until `missing_bytes` more bytes are available, or until max_wait_ms has passed."""
-        if read.is_outdated():
+        if read.is_outdated() or self._plan.is_outdated:
             return None
         if self._follower is not None:
             return self._wait_as_replica(self._follower, read, missing_bytes)
@@ -178,8 +188,14 @@ class _Fetch:
         return self._in_time(waiting)
 
     def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
-        services, has_news = self._context.services, self._plan.has_news(read.answers)
-        waiting = delayed_fetch_of(follower, read.partitions, missing_bytes, services, has_news=has_news)
+        services, plan = self._context.services, self._plan
+        has_news = plan.has_news(read.answers)
+        partitions = read.partitions
+        if plan.session is not None:
+            plan.rest()
+            active = plan.session.active.values()
+            partitions = [each.partition for each in active if each.partition is not None]
+        waiting = delayed_fetch_of(follower, plan.session, partitions, missing_bytes, services, has_news=has_news)
         if read.seconds_throttled:
             services.deadlines.unless_done(
                 waiting.enough, min(read.seconds_throttled, MAX_WAIT_SECONDS), waiting.finish

@@ -16,7 +16,8 @@ from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchPlan, Wanted
+from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchPlan, FetchSession, Follower
+from oncelog_broker.server.kept.session_partition import Wanted
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.records.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_broker.server.records.services import RecordContext
@@ -253,14 +254,20 @@ class ReplicaRead(FetchRead):
     A throttled partition returns no records while the replication quota is exceeded.
     """
 
-    __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_now", "_quota", "joining")
+    __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_now", "_quota", "_session", "joining")
 
     def __init__(
-        self, request: FetchRequest, context: RecordContext, broker_id: int, broker_epoch: int, *, notes: bool
+        self,
+        request: FetchRequest,
+        context: RecordContext,
+        follower: Follower,
+        session: FetchSession | None,
+        *,
+        notes: bool,
     ) -> None:
         super().__init__(request, context)
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._broker_id, self._broker_epoch = follower
+        self._session = session
         self._notes = notes
         self._now = context.services.clock.monotonic()
         self._quota = context.services.throttles.leader
@@ -280,7 +287,10 @@ class ReplicaRead(FetchRead):
             partition.traffic.replication_bytes_out += size
 
     def _find(self, wanted: Wanted) -> Partition:
-        return self._replicas.led_by_id(wanted.topic[1], wanted.request.partition)
+        partition = self._replicas.led_by_id(wanted.topic[1], wanted.request.partition)
+        if self._session is not None:
+            self._session.visits(wanted, partition)
+        return partition
 
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
         divergence = self._divergence(partition, asked)

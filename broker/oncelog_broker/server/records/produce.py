@@ -4,16 +4,16 @@ Behaviour: batches are opaque bytes; they are patched and written directly from 
 request are appended before the response. With acks=all the request waits in the partition's purgatory
 (`replication/purgatory.py`) until the in-sync replicas have the records: REQUEST_TIMED_OUT after timeout_ms,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, requests with acks=1 or
-acks=all also wait there until the records are synced to disk (`replication/group_commit.py`); if the disk fails, the
-error is KAFKA_STORAGE_ERROR. The next request of the connection is handled during this wait. A request with acks=0 gets
-no response. If such a request fails, the broker closes the connection (T17), because the client cannot learn of the
-error in another way. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
-messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
-(KIP-951), v13 has topic ids instead of names. Order of the steps for a batch (S59): check topic -> CRC and size ->
-format -> duplicate, sequence and epoch; then assign offsets -> append -> update the producer state -> respond. For a
-batch that is already in the log, the response has the error code NONE and the batch's offset, or
-DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in
-every version (T8).
+acks=all also wait there until the records are synced to disk (`replication/group_commit.py`; a request that waits for
+nothing else waits at least SYNC_SECONDS, whatever its timeout_ms); if the disk fails, the error is KAFKA_STORAGE_ERROR.
+The next request of the connection is handled during this wait. A request with acks=0 gets no response. If such a
+request fails, the broker closes the connection (T17), because the client cannot learn of the error in another way.
+Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error messages and lists invalid records
+(KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead of
+names. Order of the steps for a batch (S59): check topic -> CRC and size -> format -> duplicate, sequence and epoch;
+then assign offsets -> append -> update the producer state -> respond. For a batch that is already in the log, the
+response has the error code NONE and the batch's offset, or DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known
+(S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -70,6 +70,10 @@ ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
+SYNC_SECONDS: Final = 30.0
+"""The least seconds for which a request waits for this broker's disk (group commit), even if its timeout is 0: its
+records are in the log, and Kafka, which syncs within the append, does not count this time.
+"""
 PARTITIONS_PER_STEP: Final = 20
 """The number of partitions whose leaders are looked up in one slice; a slice then takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
@@ -414,8 +418,11 @@ class _Produce:
         if self._unreplicated is None:
             return self.answer()
         self._context.effects_are_done()
-        deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
-        codes = [no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]
+        deadlines, acks, timeout_ms = self._context.services.deadlines, self._request.acks, self._request.timeout_ms
+        codes = [
+            no_longer_than(wait_seconds(acks, timeout_ms, partition), committed, deadlines)
+            for _, partition, committed in self._unreplicated
+        ]
         if len(codes) == 1:  # the usual case of one append: without `all_of`, which needs one more loop iteration
             return then(codes[0], lambda code: self._answer_replicated([code]))
         return then(all_of(codes), self._answer_replicated)
@@ -466,6 +473,12 @@ def _nothing(_: object) -> None:
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
     return PartitionResponse(index=data.index, error_code=0, base_offset=-1)
+
+
+def wait_seconds(acks: int, timeout_ms: int, partition: Partition) -> float:
+    """Return the maximum seconds for which a request waits for its append to `partition`."""
+    seconds = max(0, timeout_ms) / 1000
+    return seconds if acks == ACKS_ALL and not partition.is_alone else max(seconds, SYNC_SECONDS)
 
 
 def _count(records: memoryview) -> int:

@@ -14,8 +14,14 @@ class ShareServices(CommonServices, Protocol):
     """The parts of the broker that handlers of share partitions may use, in addition to CommonServices."""
 
     replicas: Replicas
-    shares: ShareCoordinator
-    share_partitions: SharePartitions
+
+    @property
+    def shares(self) -> ShareCoordinator:
+        """The share coordinator of this broker."""
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads."""
 
 
 ShareContext: TypeAlias = RequestContext[ShareServices]

@@ -14,9 +14,15 @@ from oncelog_broker.server.request.context import RequestContext
 class TransactionServices(GroupServices, Protocol):
     """The parts of the broker that handlers of producer ids and transactions may use, in addition to CommonServices."""
 
-    transactions: TransactionCoordinator
-    markers: MarkerAppender
     producer_ids: ProducerIdManager
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator of this broker."""
+
+    @property
+    def markers(self) -> MarkerAppender:
+        """Appends markers to the partitions that this broker leads."""
 
 
 TransactionContext: TypeAlias = RequestContext[TransactionServices]

@@ -19,7 +19,14 @@ from oncelog_broker.log.config import LONG_MAX
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication import group_commit
 from oncelog_broker.replication.follower_progress import FollowerProgress
-from oncelog_broker.replication.group_commit import SYNCS_AT_ONCE, GroupCommit, sync_all, sync_records
+from oncelog_broker.replication.group_commit import (
+    MAX_DIRECTORIES,
+    SYNC_THREADS,
+    SYNCS_AT_ONCE,
+    GroupCommit,
+    sync_all,
+    sync_records,
+)
 from oncelog_broker.replication.partition import READ_UNCOMMITTED, Partition
 from oncelog_broker.replication.purgatory import APPENDS_BEFORE_LOOK
 from oncelog_broker.runtime.tasks import Tasks
@@ -237,6 +244,37 @@ async def test_followed_logs_are_synced_a_few_at_a_time(tmp_path: Path, monkeypa
     assert most == SYNCS_AT_ONCE
     for each in followed.values():
         each.log.abandon()
+
+
+async def test_a_disk_that_hangs_delays_no_log_on_another_disk(tmp_path: Path, disk: SlowDisk, tasks: Tasks) -> None:
+    """More logs of one data directory hang than there are threads."""
+    commit = GroupCommit(tasks)
+    hanging = []
+    for index in range(2 * SYNC_THREADS):
+        log = open_log(tmp_path / "hangs" / f"orders-{index}", SYNCED, disk=disk)
+        hanging.append(Partition("orders", bytes(16), index, log, broker_id=LEADER, request_sync=commit.request))
+    healthy_log = open_log(tmp_path / "healthy" / "sales-0", SYNCED)
+    healthy = Partition("sales", bytes(16), 0, healthy_log, broker_id=LEADER, request_sync=commit.request)
+    for each in (*hanging, healthy):
+        each.lead(0, (LEADER,))
+    waiting = [append(each, 1) for each in hanging]
+    await disk.until_begun()
+    assert await asyncio.wait_for(append(healthy, 1), 10) is ErrorCode.NONE
+    assert not any(answer.done() for answer in waiting)
+    disk.may_end.set()
+    assert set(await asyncio.gather(*waiting)) == {ErrorCode.NONE}
+    for each in (*hanging, healthy):
+        each.log.close()
+
+
+async def test_threads_of_former_directories_end(tmp_path: Path) -> None:
+    for number in range(MAX_DIRECTORIES + 3):
+        log = open_log(tmp_path / f"data-{number}" / "orders-0", SYNCED)
+        log.append_as_leader(make_batch(), leader_epoch=0)
+        await sync_records(log)
+        assert log.state.synced_offset == 1
+        log.abandon()
+    assert len(group_commit._threads) == MAX_DIRECTORIES
 
 
 async def test_the_setting_may_change_at_any_time(partition: Partition, disk: SlowDisk) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from oncelog.cli.main import BUILT_IN, ENTRY_POINT_GROUP, SHORTCUTS, cli
+from oncelog.cli.group import BUILT_IN, ENTRY_POINT_GROUP, SHORTCUTS, cli
 from oncelog.cli.options import client_settings
 from oncelog.cli.running import describe
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
@@ -44,7 +44,7 @@ def test_help_keeps_its_examples_on_lines_of_their_own(command):
 
 def test_finding_serve_loads_no_other_command_and_nothing_slow():
     script = (
-        "import sys; from oncelog.cli.main import cli; import click\n"
+        "import sys; from oncelog.cli.group import cli; import click\n"
         "cli.get_command(click.Context(cli), 'serve')\n"
         "slow = {'rich', 'importlib.metadata', 'oncelog.cli.consume', 'oncelog.cli.topics', 'oncelog.errors'}\n"
         "print(sorted(slow & set(sys.modules)))"

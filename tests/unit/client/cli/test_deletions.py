@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 
 @pytest.mark.parametrize(

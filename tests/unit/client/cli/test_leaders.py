@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
+from oncelog.cli.group import cli
 from oncelog.cli.leaders import rows_of
-from oncelog.cli.main import cli
 from oncelog.cluster import Broker, Partition, Topic
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.cli import patience
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 from oncelog.cli.patience import PATIENCE_SECONDS, Patience
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 HERE = "127.0.0.1:1"
 ELSEWHERE = "127.0.0.1:2"

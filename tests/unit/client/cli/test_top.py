@@ -17,7 +17,7 @@ from rich.console import Console
 from oncelog.cli import top_snapshot
 from oncelog.cli.completion import VARIABLE
 from oncelog.cli.configs import rows_of
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 from oncelog.cli.options import output_option
 from oncelog.cli.output import Column, show_rows
 from oncelog.cli.top import FOR_PEOPLE, FOR_PROGRAMS, as_json, drawn, duration, tables

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 from oncelog.cli.text_records import InputRecord
 from oncelog.cli.value_codecs import opened_decoder, opened_encoder
 from oncelog.cli.value_formats import BYTES, Formats, formats_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 
 JOB = """
 [input]

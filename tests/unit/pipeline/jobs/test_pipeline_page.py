@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from oncelog.cli.main import cli
+from oncelog.cli.group import cli
 from oncelog_pipeline.jobs.job_file import job_from_toml
 from oncelog_pipeline.jobs.keys import TABLES_OF_KEYS
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology, Subtopology, source_topics
 from oncelog_protocol.coordinator_records.streams_groups import TopicInfo
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 
 PartitionsOf = Callable[[str], int | None]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, TOPIC_OVERHEAD
 from oncelog_broker.coordinator.group.streams_records import StreamsTopologyRecord
 from oncelog_protocol.coordinator_records.streams_groups import StreamsGroupTopologyValue, TopicConfig, TopicInfo
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from oncelog_protocol.messages.streams_group_heartbeat import TopicInfo as RequestedTopic
 

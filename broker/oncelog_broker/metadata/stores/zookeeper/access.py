@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple
 
 from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.config.secret import Secret
+from oncelog_protocol.light_classes import NamedTuple
 
 MakeContext = Callable[[], ssl.SSLContext]
 

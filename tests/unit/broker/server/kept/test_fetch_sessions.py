@@ -18,6 +18,7 @@ from oncelog_broker.server.kept.fetch_sessions import (
     MAX_SESSION_PARTITIONS,
     FetchPlan,
     FetchSessions,
+    Follower,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -286,7 +287,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
     sessions = FetchSessions(1)
 
     def follow(asked: FetchRequest, follower: int = 2) -> FetchPlan:
-        return run_steps(sessions.plan(asked, by_id=False, now=0, follower=follower))
+        return run_steps(sessions.plan(asked, by_id=False, now=0, follower=Follower(follower, 1)))
 
     first = answer(follow(request(partitions={0: 5}))).session_id
     for _ in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
 from oncelog_broker.server.lanes.produce_waits import MAX_TOGETHER, TOGETHER_SECONDS
 from oncelog_broker.server.net import lane
+from oncelog_broker.server.records.produce import SYNC_SECONDS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -262,6 +264,32 @@ async def test_s124_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: P
     begin_sync(partition)()
     await some_turns()
     assert True in taken
+    served.leave()
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_the_timeout_of_a_request_does_not_count_the_sync_of_this_broker(
+    tmp_path: Path, taken: list[bool], acks: int
+) -> None:
+    """Kafka syncs within the append. With a timeout of 0, a producer would otherwise be told REQUEST_TIMED_OUT for a
+    record that is in the log, and would send it again.
+    """
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    requests = [replace(plain(acks=acks), timeout_ms=0) for _ in range(4)]
+    for request in requests:
+        client.send(request)
+    assert {seconds for seconds, _ in served.deadlines.set} == {SYNC_SECONDS}, "in the lane, and before"
+    begin_sync(partition)()
+    await some_turns()
+    assert list(map(outcome, client.answers())) == [(ErrorCode.NONE, offset) for offset in range(4)]
+    assert True in taken
+    served.deadlines.set.clear()
+    partition.lead(0, (1, 2), (1, 2), partition_epoch=1)
+    client.send(replace(plain(), timeout_ms=500))
+    assert {seconds for seconds, _ in served.deadlines.set} == {0.5}, "other replicas have the time of the request"
     served.leave()
 
 

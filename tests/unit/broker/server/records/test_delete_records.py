@@ -48,7 +48,13 @@ class OneLeader:
             state=SimpleNamespace(durable_start_offset=0),
             trimmer=SimpleNamespace(delete_records_before=lambda offset: offset),
         )
-        return SimpleNamespace(high_watermark=10, high_watermark_caught_up=self.is_caught_up, log=log, is_alone=True)
+        return SimpleNamespace(
+            high_watermark=10,
+            high_watermark_caught_up=self.is_caught_up,
+            log=log,
+            is_alone=True,
+            on_log_start_moved=lambda: None,
+        )
 
 
 @pytest.mark.parametrize("disk", [FullDisk, LeftOut])
