@@ -203,7 +203,7 @@ class Sender:
             future.add_done_callback(partial(self._answered, node_id, sent))
         return len(built) == len(batches)
 
-    def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
+    def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray | memoryview]]:
         """Encode the batches; a batch that cannot be encoded fails alone."""
         built = []
         for batch in batches:
@@ -215,7 +215,7 @@ class Sender:
             self._on_progress()
         return built
 
-    def _request(self, built: list[tuple[ProducerBatch, bytearray]]) -> ProduceRequest:
+    def _request(self, built: list[tuple[ProducerBatch, bytearray | memoryview]]) -> ProduceRequest:
         by_topic = built if len(built) == 1 else sorted(built, key=_topic_of)
         return ProduceRequest(
             transactional_id=None if self._manager is None else self._manager.transactional_id,
