@@ -288,7 +288,7 @@ def build_batch(
         if offset_delta is None:
             raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
     builder.close(compression)
-    return builder.build(
+    batch = builder.build(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
@@ -297,3 +297,5 @@ def build_batch(
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
     )
+    assert isinstance(batch, bytearray)
+    return batch
