@@ -146,8 +146,9 @@ kill-matrix: zookeeper ## every fault at every point of a transaction, and of a 
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md; found=$$?; \
 		PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix.shares --out docs/kill-matrix.md && exit $$found
 
-kill-matrix-cluster: zookeeper ## brokers killed at every step of a transaction over three of them (half an hour); the tables are kept in docs/kill-matrix-cluster.md
-	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix --out docs/kill-matrix-cluster.md
+kill-matrix-cluster: zookeeper ## brokers killed at every step of a transaction, and of the newer protocols, over three of them (an hour); the tables are kept in docs/kill-matrix-cluster.md
+	PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix --out docs/kill-matrix-cluster.md; found=$$?; \
+		PYTHONPATH=.:tests/integration:tests/cluster $(BIN)/python -m cluster_matrix.newer --out docs/kill-matrix-cluster.md && exit $$found
 
 fuzz: $(STAMP)        ## odd requests of every API and version for ten minutes (or FUZZ_SECONDS=60 FUZZ_SEED=7)
 	PYTHONPATH=.:tests/integration $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))

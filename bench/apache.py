@@ -1,176 +1,147 @@
 """Puts the same load on Apache Kafka and on oncelog's broker, in turns: `python bench/run.py --only apache`.
 
-Both brokers run on one core with the client that loads them; the best of several turns counts. A JVM is slow until it
-has compiled its hot code, so Kafka gets each kind of request before any measurement: the first kind for
-FIRST_WARM_UP_SECONDS, and every other kind for WARM_UP_SECONDS. The heap of the JVM is touched at its start, so the
-cost of fresh pages is not measured.
+Both brokers run at the same time, on one core with the client that loads them. Each kind of load (`apache_loads`) runs
+in turns A B B A, in RUNS runs; each turn gives one ratio. The table shows the median of all turns, the 10th and the
+90th percentile of the ratios, and the median of each run. All turns are kept in `apache_turns.json`, and `apache.svg`
+shows the ratios.
+
+A JVM is slow until it has compiled its hot code. So before the first run, Kafka gets each kind of load until its CPU
+per request no longer falls: until the last WARM_ROUNDS rounds were not cheaper than the WARM_ROUNDS rounds before them.
+The heap of the JVM is touched at its start, so the cost of fresh pages is not measured.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import broker_cost as cost
 from apache_kafka import ApacheKafka
+from apache_loads import Load, Metric, Side, loads
 from broker_process import BrokerProcess
 from maven import Unavailable
+from meter import percentile
+from ratio_plot import Bar, plot
 from raw import RawClient
-from table import counted
-from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another
+from table import Add
 
-RELEASE: Final = "3.9.1"
-JAVA_OPTIONS: Final = ("-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC")
-TURNS: Final = 5
-FIRST_WARM_UP_SECONDS: Final = 30.0
-WARM_UP_SECONDS: Final = 8.0
+RELEASE: Final = "4.3.1"
+KAFKA: Final = f"Apache Kafka {RELEASE}"
+OURS: Final = "oncelog"
+JAVA_OPTIONS: Final = ("-Xms512m", "-Xmx512m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC")
+RUNS: Final = 3
+TURNS: Final = 4
+"""Turns of each load in each run; both brokers have the load once in each turn."""
+WARM_SECONDS: Final = (10.0, 60.0)
+"""The least and the most seconds for which Kafka gets one kind of load before the first run."""
+WARM_ROUNDS: Final = 5
+WARM_GAIN: Final = 0.97
+"""Kafka is warm when the cheapest of the last rounds costs at least this part of the cheapest round before them."""
 SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 KAFKA_SETTINGS: Final = {**SETTINGS, "log.initial.task.delay.ms": "200"}
+HERE: Final = Path(__file__).parent
 
-Load = Callable[[RawClient, int], float]
-"""A load is a function that gets a connection and the broker's process id, and returns the measured number."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    name: str
-    pid: int
-    client: RawClient
+Found = dict[str, list[list[tuple[float, float]]]]
+"""Maps the name of each measurement to its runs; a run has the pair of numbers (ours, Kafka's) of each turn."""
 
 
-def compare(add: Callable[[str, float, str], None], scale: int) -> None:
-    """Measure both brokers; `add` gets the name of each measurement, its value and its unit. The amount of work is
-    divided by `scale`.
+def compare(add: Add, scale: int) -> None:
+    """Measure both brokers; the amount of work is divided by `scale`, and nothing but the table is made if it is not
+    1.
     """
     try:
         with tempfile.TemporaryDirectory() as directory:
             kafka = ApacheKafka(RELEASE, Path(directory) / "kafka", KAFKA_SETTINGS, JAVA_OPTIONS)
-            _compare(add, kafka, Path(directory) / "ours", scale)
+            with contextlib.ExitStack() as stack:
+                ours = stack.enter_context(BrokerProcess(Path(directory) / "ours", SETTINGS))
+                sides = [
+                    Side(name, broker.port, broker.pid, stack.enter_context(contextlib.closing(RawClient(broker.port))))
+                    for name, broker in ((OURS, ours), (KAFKA, stack.enter_context(kafka)))
+                ]
+                _compare(add, sides, scale)
     except Unavailable as reason:
         print(f"no comparison with Apache Kafka: {reason}")
 
 
-def _compare(add: Callable[[str, float, str], None], kafka: ApacheKafka, directory: Path, scale: int) -> None:
-    with contextlib.ExitStack() as stack:
-        ours = stack.enter_context(BrokerProcess(directory, SETTINGS))
-        theirs = stack.enter_context(kafka)
-        contenders = [
-            Contender(name, broker.pid, stack.enter_context(contextlib.closing(RawClient(broker.port))))
-            for name, broker in (("oncelog", ours), (f"Apache Kafka {RELEASE}", theirs))
-        ]
-        warm_up_seconds = FIRST_WARM_UP_SECONDS
-        for what, unit, best, load in _loads(contenders, scale):
-            figures = _measure(contenders, load, best, warm_up_seconds / scale)
-            warm_up_seconds = WARM_UP_SECONDS
-            for contender, figure in zip(contenders, figures, strict=True):
-                add(f"{what}: {contender.name}", figure, unit)
-            add(f"{what}: oncelog against Apache Kafka", figures[0] / figures[1], "ratio")
-        for contender in contenders:
-            add(f"resident memory: {contender.name}", cost.resident_megabytes(contender.pid), "MB")
+def _compare(add: Add, sides: Sequence[Side], scale: int) -> None:
+    kinds = loads(scale)
+    for load in kinds:
+        for side in sides:
+            load.prepare(side)
+        _warm(load, sides, scale)
+    found: Found = {}
+    for _ in range(1 if scale > 1 else RUNS):
+        for load in kinds:
+            _run(load, sides, found)
+    metrics = {f"{load.name}: {metric.name}": metric for load in kinds for metric in load.metrics}
+    summaries = {what: _Summary(runs) for what, runs in found.items()}
+    for what, summary in summaries.items():
+        summary.add_to(add, what, metrics[what])
+    for side in sides:
+        add(f"resident memory: {side.name}", cost.resident_megabytes(side.pid), "MB")
+    if scale == 1:
+        (HERE / "apache_turns.json").write_text(json.dumps({"release": RELEASE, "turns": found}, indent=1) + "\n")
+        bars = [Bar(what, *summaries[what].spread, metrics[what].is_better) for what in summaries]
+        (HERE / "apache.svg").write_text(plot(f"oncelog beside {KAFKA}", bars))
 
 
-def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """Yield for each load: name, unit, the function that chooses the better of two numbers, and the load itself."""
-    for contender in contenders:
-        cost.recycled_topic(contender.client, "single")
-    one = cost.batch(100, 100)
-    for window in (1, 64):
-        yield (
-            f"produce, 1 record of 100 B per request, {window} in flight",
-            "CPU us/request",
-            min,
-            _produce_single("single", one, 5000 // scale, window),
-        )
-    for kilobytes in (64, 1024):
-        batch = cost.batch(kilobytes << 10, 1000)
-        for contender in contenders:
-            cost.recycled_topic(contender.client, f"batches-{kilobytes}")
-        count = max(4, (100 << 20) // len(batch) // scale)
-        yield (
-            f"produce, {kilobytes} KB batches",
-            "GB/CPU second",
-            max,
-            _produce_batches(f"batches-{kilobytes}", batch, count),
-        )
-        reads = {
-            contender.pid: cost.readable_log(contender.client, f"read-{kilobytes}", batch) for contender in contenders
-        }
-        yield f"fetch, {kilobytes} KB batches, 1 MB per request", "GB/CPU second", max, _fetch(reads)
-    yield from _transactions(contenders, scale)
+def _warm(load: Load, sides: Sequence[Side], scale: int) -> None:
+    """Run a load until Kafka's CPU per request no longer falls, and once on our broker."""
+    ours, kafka = sides
+    load.run(ours)
+    least, most = (seconds / scale for seconds in WARM_SECONDS)
+    began, spent = time.monotonic(), list[float]()
+    while (taken := time.monotonic() - began) < most:
+        spent.append(load.run(kafka).cpu_us_per_request)
+        if taken > least and _falls_no_longer(spent):
+            break
+    print(f"{load.name}: Kafka warmed for {taken:.0f} s: {spent[0]:.0f} -> {min(spent):.0f} CPU us", flush=True)
 
 
-def _transactions(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """Yield loads of V1 transactions, one after another: their cost, and the client's waiting time."""
-    for contender in contenders:
-        find_coordinator(contender.client, "any", GROUP)
-    for partitions, group in ((1, None), (10, None), (1, "consume-process-produce")):
-        topic = f"transactions-{partitions}" if group is None else group
-        producers = {}
-        for contender in contenders:
-            cost.recycled_topic(contender.client, topic, partitions)
-            producers[contender.pid] = RawProducer(
-                contender.client, topic, range(partitions), ONE_RECORD, transactional_id=topic, group=group
-            )
-        count = max(20, 300 // partitions // scale)
-        what = f"transaction, 1 record to each of {counted(partitions, 'partition')}"
-        if group is None:
-            yield what, "CPU us/txn", min, _transaction_cost(producers, count)
-        else:
-            what = f"{what}, and an offset"
-        yield f"{what}, one after another", "ms", min, _transaction_time(producers, count)
+def _falls_no_longer(spent: Sequence[float]) -> bool:
+    """Return whether the last rounds were hardly cheaper than the rounds before them."""
+    last, before = spent[-WARM_ROUNDS:], spent[:-WARM_ROUNDS]
+    return bool(before) and min(last) >= WARM_GAIN * min(before)
 
 
-def _transaction_cost(producers: dict[int, RawProducer], count: int) -> Load:
-    def load(client: RawClient, pid: int) -> float:
-        transactions = [producers[pid].transaction() for _ in range(count)]
-        before = cost.cpu_seconds(pid)
-        one_after_another(client, transactions)
-        return (cost.cpu_seconds(pid) - before) / count * 1e6
-
-    return load
-
-
-def _transaction_time(producers: dict[int, RawProducer], count: int) -> Load:
-    def load(client: RawClient, pid: int) -> float:
-        taken = one_after_another(client, [producers[pid].transaction() for _ in range(count)])
-        return statistics.median(took.whole for took in taken) * 1000
-
-    return load
+def _run(load: Load, sides: Sequence[Side], found: Found) -> None:
+    """Measure a load in turns A B B A, and add a run to its measurements."""
+    for metric in load.metrics:
+        found.setdefault(f"{load.name}: {metric.name}", []).append([])
+    for turn in range(TURNS):
+        costs: dict[str, cost.Cost] = {}
+        for side in sides if turn % 2 == 0 else reversed(sides):
+            with cost.pinned(side.pid, together=load.shares_a_core):
+                costs[side.name] = load.run(side)
+        for metric in load.metrics:
+            pair = metric.of(costs[OURS]), metric.of(costs[KAFKA])
+            found[f"{load.name}: {metric.name}"][-1].append(pair)
 
 
-def _produce_single(topic: str, batch: bytes, count: int, window: int) -> Load:
-    request = cost.produce_request(topic, batch)
-    return lambda client, pid: cost.produce_cost(client, pid, request, len(batch), count, window).cpu_us_per_request
+class _Summary:
+    """The medians of one measurement: `spread` is the median, the 10th and the 90th percentile of the ratios."""
 
+    def __init__(self, runs: Sequence[Sequence[tuple[float, float]]]) -> None:
+        ratios = [[ours / kafka for ours, kafka in run] for run in runs]
+        every = [ratio for run in ratios for ratio in run]
+        self.ours = statistics.median(ours for run in runs for ours, _ in run)
+        self.kafka = statistics.median(kafka for run in runs for _, kafka in run)
+        self.spread = statistics.median(every), percentile(every, 0.1), percentile(every, 0.9)
+        self.runs = [statistics.median(run) for run in ratios]
 
-def _produce_batches(topic: str, batch: bytes, count: int) -> Load:
-    request = cost.produce_request(topic, batch)
-    return lambda client, pid: cost.produce_cost(client, pid, request, len(batch), count, 4).gb_per_cpu_second
-
-
-def _fetch(reads: dict[int, tuple[list[bytes], int]]) -> Load:
-    return lambda client, pid: cost.fetch_cost(client, pid, *reads[pid], 8).gb_per_cpu_second
-
-
-def _measure(
-    contenders: list[Contender], load: Load, best: Callable[..., float], warm_up_seconds: float
-) -> list[float]:
-    """Return the best number of each broker, measured in turns."""
-    for contender in contenders:
-        until = time.monotonic() + warm_up_seconds
-        while True:
-            load(contender.client, contender.pid)
-            if time.monotonic() > until or contender is contenders[0]:
-                break
-    figures: list[list[float]] = [[] for _ in contenders]
-    for _ in range(TURNS):
-        for contender, found in zip(contenders, figures, strict=True):
-            with cost.pinned(contender.pid, together=True):
-                found.append(load(contender.client, contender.pid))
-    return [best(found) for found in figures]
+    def add_to(self, add: Add, what: str, metric: Metric) -> None:
+        add(f"{what}: {OURS}", self.ours, metric.unit)
+        add(f"{what}: {KAFKA}", self.kafka, metric.unit)
+        middle, low, high = self.spread
+        goals: Mapping[str, Any] = {} if metric.goal is None else {metric.goal_word: metric.goal}
+        add(f"{what}: ratio, median of all turns", middle, "ratio", **goals)
+        add(f"{what}: ratio, 10th percentile", low, "ratio")
+        add(f"{what}: ratio, 90th percentile", high, "ratio")
+        for number, median in enumerate(self.runs, 1):
+            add(f"{what}: ratio, median of run {number}", median, "ratio")

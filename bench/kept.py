@@ -35,17 +35,32 @@ class Line(NamedTuple):
     peer: str = ""
 
 
-KAFKA: Final = "Apache Kafka 3.9.1"
+KAFKA: Final = "Apache Kafka 4.3.1"
 PAGE: Final[Mapping[str, list[Line]]] = {
-    "The broker beside Apache Kafka (CPU of the broker, the same raw load in turns)": [
-        Line(what, f"{row}: oncelog", KAFKA, f"{row}: {KAFKA}")
-        for what, row in (
-            ("produce, one record of 100 B, one in flight", "produce, 1 record of 100 B per request, 1 in flight"),
-            ("produce, one record of 100 B, 64 in flight", "produce, 1 record of 100 B per request, 64 in flight"),
-            ("produce, 64 KB batches", "produce, 64 KB batches"),
-            ("fetch, 64 KB batches", "fetch, 64 KB batches, 1 MB per request"),
-            ("transaction of one record", "transaction, 1 record to each of 1 partition"),
-            ("resident memory", "resident memory"),
+    "The broker beside Apache Kafka, warmed up (the same raw load in turns; `apache.svg` shows the spread)": [
+        Line(row, f"{row}: oncelog", KAFKA, f"{row}: {KAFKA}")
+        for row in (
+            "produce, 1 record of 100 B, 1 in flight: CPU",
+            "produce, 1 record of 100 B, 64 in flight: CPU",
+            "produce, 1 record of 100 B, 50 connections: CPU",
+            "produce, 1 record of 100 B, 50 connections: rate",
+            "produce, 1 record of 100 B, 500 connections: CPU",
+            "produce, 1 record of 100 B, 500 connections: rate",
+            "produce, 64 KB batches: bytes per CPU second",
+            "produce, 1024 KB batches: bytes per CPU second",
+            "fetch, 64 KB batches, 1 MB per request: bytes per CPU second",
+            "fetch, 1024 KB batches, 1 MB per request: bytes per CPU second",
+            "transaction, 1 record to each of 1 partition: CPU",
+            "transaction, 1 record to each of 1 partition: time",
+            "transaction, 1 record to each of 10 partitions: CPU",
+            "transaction, 1 record to each of 10 partitions: time",
+            "transactions of 64 producers at once: CPU",
+            "transactions of 64 producers at once: rate",
+            "three replicas, acks=all, 1 record of 1000 B in flight: p50",
+            "three replicas, acks=all, 1 record of 1000 B in flight: CPU of all brokers",
+            "three replicas, acks=all, 64 KB batches of 1 KB records: time",
+            "three replicas, acks=all, 64 KB batches of 1 KB records: CPU of all brokers",
+            "resident memory",
         )
     ],
     "The last comparison of two builds: `bench/compare.py --keep` (CPU of the broker, in turns, loaded machine)": [
@@ -262,7 +277,8 @@ def page(parts: Parts) -> str:
             rows.setdefault(row["what"], Row(**row))
     text = "# What it costs, on one page\n\n"
     text += (
-        "From `make bench` and `python bench/run.py --only apache`; all figures are in [DETAILS.md](DETAILS.md), how\n"
+        "From `make bench`, and from `python bench/run.py --only apache` and `--only apache-cluster`. All figures\n"
+        "are in [DETAILS.md](DETAILS.md), how\n"
     )
     text += "they are taken in [README.md](README.md). A shared machine of two slow cores: read the ratios.\n"
     for title, lines in PAGE.items():

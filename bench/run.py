@@ -29,6 +29,7 @@ sys.path[:0] = [
 ]
 
 import apache  # noqa: E402
+import apache_cluster  # noqa: E402
 import authorizer  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
@@ -48,7 +49,7 @@ from broker_process import BrokerProcess  # noqa: E402
 from consumer_groups import consumer_groups_cost, longest_turn_ms  # noqa: E402
 from groups import groups_cost  # noqa: E402
 from raw import RawClient  # noqa: E402
-from table import Row, Table  # noqa: E402
+from table import Add, Row, Table  # noqa: E402
 
 from oncelog_protocol.records.compression import Compression  # noqa: E402
 
@@ -209,7 +210,7 @@ def consumer_groups(table: Table, scale: int) -> None:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs; not kept")
-    arguments.add_argument("--only", choices=[*ALONE, *TOGETHER, "apache"])
+    arguments.add_argument("--only", choices=[*ALONE, *TOGETHER, *BESIDE_KAFKA])
     options = arguments.parse_args()
     scale = 10 if options.quick else 1
     found: dict[str, list[Row]] = {}
@@ -225,8 +226,9 @@ def main() -> None:
         ):
             for name in together:
                 found[name] = rows_of(lambda table, name=name: TOGETHER[name](table, client, broker, scale))
-    if options.only == "apache":
-        found["apache"] = rows_of(lambda table: apache.compare(table.add, scale))
+    if options.only in BESIDE_KAFKA:
+        beside = BESIDE_KAFKA[options.only]
+        found[options.only] = rows_of(lambda table: beside(table.add, scale))
     if not options.quick:
         kept.keep(found)
 
@@ -266,6 +268,11 @@ TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]
     "libraries": lambda table, client, broker, scale: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
 }
 """Parts of the benchmark that share one broker."""
+BESIDE_KAFKA: Final[dict[str, Callable[[Add, int], None]]] = {
+    "apache": apache.compare,
+    "apache-cluster": apache_cluster.compare,
+}
+"""Parts that run only when they are named, since Apache Kafka must be downloaded and warmed up."""
 
 
 if __name__ == "__main__":

@@ -265,13 +265,18 @@ def side_by_side(clients: Sequence[RawClient], transactions: Sequence[Sequence[R
         for run in runs:
             selector.register(run.client.socket, selectors.EVENT_READ, run)
             run.send_next()
+        refused: list[_Run] = []
         while selector.get_map():
-            ready = selector.select(30.0)
-            if not ready:
+            ready = selector.select(BACKOFF_SECONDS if refused else 30.0)
+            if not ready and not refused:
                 raise RuntimeError("the broker does not answer")
+            again, refused = refused, []
+            for run in again:
+                run.send_again()
             for key, _ in ready:
-                key.data.receive()
-                if key.data.is_done:
+                if not key.data.receive():
+                    refused.append(key.data)
+                elif key.data.is_done:
                     selector.unregister(key.fileobj)
     seconds = time.perf_counter() - begun
     for run in runs:
@@ -304,10 +309,19 @@ class _Run:
             self._begun = self._sent
         self.client.socket.sendall(self._request)
 
-    def receive(self) -> None:
-        """Receive one response, then send the next request."""
-        self.answers.append((self._request, self.client.read_frame()))
+    def send_again(self) -> None:
+        self.client.socket.sendall(self._request)
+
+    def receive(self) -> bool:
+        """Receive one response, then send the next request. Returns False if the response refuses the request because
+        the previous transaction is being completed; the request must then be sent again.
+        """
+        frame = self.client.read_frame()
+        if self._request[API_KEY] == ADD_PARTITIONS and frame[LAST_ERROR] == CONCURRENT:
+            return False
+        self.answers.append((self._request, frame))
         if self._is_last:
             now = time.perf_counter()
             self.taken.append(Taken(now - self._begun, now - self._sent))
         self.send_next()
+        return True

@@ -3,7 +3,8 @@
 If some logs of a broker are offline, the operator restarts the broker once its disk works again, and a second time if
 logs are still offline. If a broker refuses to start because of the data on its disk, the operator changes the setting
 that makes the broker accept these data, because there is no backup to restore. A disk on which a bit has changed is
-replaced when all replicas are in sync, so that its broker copies all data from others. If such a disk has the only
+replaced when each of its replicas has another replica that is in sync, so that its broker copies all data from others.
+Other replicas may be out of sync, because they cannot fetch what is damaged. If such a disk has the only
 replica in sync of a partition, and this replica cannot be opened, the operator first has another replica elected: that
 replica has all acknowledged records, since min.insync.replicas is 2.
 """
@@ -17,7 +18,7 @@ from typing import Final
 
 from oncelog import Admin, KafkaError, TopicPartition
 from oncelog.admin import ElectionType
-from oncelog_simulation.faults.lost_disks import exchange_disk, is_whole
+from oncelog_simulation.faults.lost_disks import exchange_disk, has_others_in_sync
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
@@ -39,7 +40,7 @@ async def tend(world: World) -> None:
             if only_here:
                 world.note("operator", "elects leaders outside the ISR", partitions=len(only_here))
                 await _elect_others(world, only_here)
-            elif machine.name in world.rotted and is_whole(world, without=machine.number):
+            elif machine.name in world.rotted and has_others_in_sync(world, machine.number):
                 world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
                 exchange_disk(world, machine)
             elif _has_offline_logs(machine):

@@ -66,8 +66,10 @@ class World(Surroundings):
         """How often the processes of each host have set an attribute of a partition or of its log; None if this is not
         counted (`judges.last_look`).
         """
-        self.rotted: set[str] = set()
-        """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
+        self.rotted: dict[str, set[str]] = {}
+        """For each broker on whose disk a bit has changed, the names of the damaged logs, until the disk is
+        replaced.
+        """
 
     @property
     def bootstrap_servers(self) -> str:

@@ -45,13 +45,26 @@ class Broker:
     port and its data until the end of the run.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, name: str = "broker") -> None:
-        """`settings`, by Kafka's keys, override the settings for tests."""
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        name: str = "broker",
+        workers: int | None = None,
+    ) -> None:
+        """`settings`, by Kafka's keys, override the settings for tests. With `workers`, that many broker processes run
+        behind the port (`oncelog serve --workers`); faults can then not be set, and `kill` kills their supervisor.
+        Raises ValueError for a number of workers below 1.
+        """
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers={workers}: must be at least 1")
         self.directory = directory
         self.name = name
+        self.workers = workers
         self.settings = {**QUICK_SETTINGS, **(settings or {})}
         self.port = 0
-        self._own_port: OwnPort | None = None
+        self._own_ports: list[OwnPort] = []
         self.control_url = ""
         """The URL of the HTTP control that `fail`, `pause` and `crash` use."""
         self.ended_by_test: set[int | None] = set()
@@ -60,6 +73,7 @@ class Broker:
         """
         self._process: subprocess.Popen[str] | None = None
         self._is_touched = False
+        self._has_been_ready = False
         self._log_seen = 0
 
     # --- addresses and state
@@ -191,7 +205,7 @@ class Broker:
         until its process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone
         if the broker runs and does not respond.
         """
-        if not self._is_touched or not self.is_running:
+        if not self._is_touched or not self.is_running or self.workers is not None:
             return
         try:
             for question in questions or ("GET /faults",):
@@ -215,6 +229,8 @@ class Broker:
 
     def ask(self, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
         """Send a request to the broker's control. Raises ValueError or BrokerGone."""
+        if self.workers is not None:
+            raise ValueError(f"{self.name} has {self.workers} workers: faults and pauses need a broker without workers")
         if not self.is_running:
             raise BrokerGone(f"{self.name} does not run")
         try:
@@ -240,15 +256,17 @@ class Broker:
         """
         self._reap_if_ended()
         if not self.port:
-            self._own_port = _own_port()
-            self.port = self._own_port.number
+            # worker k listens on the k-th port after the port for clients
+            self._own_ports = _own_ports(1 + (self.workers or 0))
+            self.port = self._own_ports[0].number
         settings = {
             "log.dirs": str(self.directory / self.name),
             **self.settings,
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
         }
         # -P: files in the test project's directory are not imported in place of oncelog's modules.
-        command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
+        command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof"]
+        command += ["--fail-control", "0"] if self.workers is None else ["--workers", str(self.workers)]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         from oncelog_broker.config.load import without_settings
@@ -271,20 +289,22 @@ class Broker:
         """Wait until the started process serves. Raises BrokerStartError."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             assert self._process is not None
-            lines = first_lines(self._process, 2, START_SECONDS)
-            if len(lines) == 2:
-                self.control_url = lines[1].split()[-1]
+            wanted = 2 if self.workers is None else 1
+            lines = first_lines(self._process, wanted, START_SECONDS)
+            if len(lines) == wanted:
+                self._has_been_ready = True
+                self.control_url = lines[1].split()[-1] if self.workers is None else ""
                 return
             self.kill()
-            if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
+            if (
+                self._has_been_ready
+                or attempt == PORT_ATTEMPTS
+                or all(_is_free(each.number) for each in self._own_ports)
+            ):
                 break
-            self.port = 0  # another process has taken the port before the broker bound it
+            self.port = 0  # another process has taken a port before the broker bound it
             self.launch()
         raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
-
-    @property
-    def _has_been_ready(self) -> bool:
-        return bool(self.control_url)
 
     def _last_words(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or f"{self.log} is empty"
@@ -296,7 +316,7 @@ class Broker:
     def _end(self) -> None:
         if self._process is None:
             return
-        if self.is_running:
+        if self.is_running and self.workers is None:
             try:
                 self.resume()
             except BrokerGone:
@@ -328,10 +348,10 @@ class Broker:
         self._end()
 
 
-def _own_port() -> OwnPort:
+def _own_ports(count: int) -> list[OwnPort]:
     from oncelog_broker.local_cluster.ports import own_ports
 
-    return own_ports(1)[0]
+    return own_ports(count)
 
 
 def _is_free(port: int) -> bool:

@@ -73,11 +73,21 @@ def oncelog_settings() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def oncelog_broker(tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]) -> Iterator[Broker]:
+def oncelog_workers() -> int | None:
+    """The number of broker processes of `oncelog_broker`; None means one, without workers. A project overrides this
+    fixture in its conftest.py.
+    """
+    return None
+
+
+@pytest.fixture(scope="session")
+def oncelog_broker(
+    tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str], oncelog_workers: int | None
+) -> Iterator[Broker]:
     """The broker of this test session, in a separate process on a free port."""
     from oncelog_testing.broker import Broker
 
-    with Broker(tmp_path_factory.mktemp("oncelog"), oncelog_settings) as broker:
+    with Broker(tmp_path_factory.mktemp("oncelog"), oncelog_settings, workers=oncelog_workers) as broker:
         _servers.append(broker)
         yield broker
         _servers.remove(broker)

@@ -56,9 +56,14 @@ class ApacheKafka:
         java_options: Sequence[str] = SMALL_HEAP,
         *,
         has_logins: bool = False,
+        controller: ApacheKafka | None = None,
     ) -> None:
-        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`."""
+        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. `controller` is the started node
+        whose controller this broker uses; by default it has its own.
+        """
         need("java")
+        self._controller = controller
+        self.controller_address = ""
         self._has_logins = has_logins
         self.sasl_port = 0
         self._java_options = java_options
@@ -95,7 +100,11 @@ class ApacheKafka:
     def start(self) -> ApacheKafka:
         if not self.port:
             self._own_ports = own_ports(3)
-            self.port, controller, sasl_port = [each.number for each in self._own_ports]
+            self.port, controller_port, sasl_port = [each.number for each in self._own_ports]
+            if self._controller is None:
+                self.controller_address = f"{self.settings['node.id']}@127.0.0.1:{controller_port}"
+            else:
+                self.controller_address = self._controller.controller_address
             listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
             if self._has_logins:
                 self.sasl_port = sasl_port
@@ -105,10 +114,14 @@ class ApacheKafka:
                 )
             self.settings |= {
                 "log.dirs": str(self.data),
-                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+                "listeners": listeners,
                 "advertised.listeners": listeners,
-                "controller.quorum.voters": f"{self.settings['node.id']}@127.0.0.1:{controller}",
+                "controller.quorum.voters": self.controller_address,
             }
+            if self._controller is None:
+                self.settings["listeners"] += f",CONTROLLER://127.0.0.1:{controller_port}"
+            else:
+                self.settings["process.roles"] = "broker"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         if not (self.data / "meta.properties").exists():
             self.tool("kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(self._properties)])

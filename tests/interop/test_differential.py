@@ -19,9 +19,8 @@ from tests.interop.differential.known import KNOWN, OBLIGED, OBLIGING, OPTIONAL
 from tests.interop.differential.register import shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome, Scenario, play
 from tests.interop.differential.scenarios import SCENARIOS
-from tests.interop.differential.side import NODE_ID
+from tests.interop.differential.side import NODE_ID, RELEASE
 
-RELEASE = "4.1.0"
 SETTINGS = {
     "node.id": str(NODE_ID),
     "offsets.topic.num.partitions": "1",

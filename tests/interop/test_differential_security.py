@@ -16,9 +16,8 @@ from tests.interop.differential.logged_in import SETTINGS, LoggedIn, prepare
 from tests.interop.differential.register import stale, unexplained
 from tests.interop.differential.scenario import Scenario, play
 from tests.interop.differential.scenarios import SECURED
-from tests.interop.differential.side import NODE_ID
+from tests.interop.differential.side import NODE_ID, RELEASE
 
-RELEASE = "4.1.0"
 KAFKA = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 OURS = {
     "node.id": str(NODE_ID),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 TURNS: Final = 20
 CONNECTION_TURNS: Final = 10
+ATTEMPTS: Final = 3
 
 
 async def turns(count: int = TURNS) -> None:
@@ -21,6 +23,16 @@ async def settle() -> None:
     several turns of the loop. Afterwards, a server can be closed together with all of its connections.
     """
     await turns(CONNECTION_TURNS)
+
+
+async def shortest(measure: Callable[[], Awaitable[float]], limit: float) -> float:
+    """Return the smallest of up to ATTEMPTS results of `measure`, in seconds; the first one below `limit` is enough.
+    Code that holds the loop for too long does so in each attempt; a busy machine lengthens only some attempts.
+    """
+    found = [await measure()]
+    while found[-1] >= limit and len(found) < ATTEMPTS:
+        found.append(await measure())
+    return min(found)
 
 
 class Turns:

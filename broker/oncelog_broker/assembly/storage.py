@@ -96,7 +96,7 @@ class Storage:
                 host.disk,
                 data.trace_directory,
                 was_closed_cleanly=logs.was_closed_cleanly,
-                is_whole=not data.verdict.is_unsure,
+                is_whole=not data.verdict.is_unsure and not logs.cut_at_start,
             )
             await predecessor.end_session()
             compare = partial(epochs_above_store, store, tuple(logs.logs()), host.slices.pauses().here)

@@ -71,7 +71,7 @@ def begin(
     (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
-    INVALID_REPLICATION_FACTOR.
+    INVALID_REPLICATION_FACTOR, LEADER_NOT_AVAILABLE.
     """
     assignment, known = view.assignment(key), view.states.get(key)
     if assignment is None or key.topic in view.doomed:
@@ -96,6 +96,9 @@ def begin(
             "since: start their brokers, or accept the loss by an unclean election, and ask again."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    if not view.may_vouch(key):
+        message = f"Broker {known.state.leader}, the leader, was away; the election comes first: ask again."
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
     there: Collection[int] | None = None
     if view.candidates.is_asked_for and not set(known.state.isr) <= set(wanted.replicas):
         in_sync = [broker for broker in known.state.isr if broker in wanted.replicas]

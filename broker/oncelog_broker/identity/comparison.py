@@ -148,6 +148,13 @@ def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | Non
     return found[0] if found else None
 
 
+def _are_all_blank(facts: StartFacts) -> bool:
+    """Return whether nothing in the directories shows that any process has registered with them. They may nevertheless
+    have a cluster id, empty logs and even the mark of a clean shutdown, from a start that ended early.
+    """
+    return not any(_has_registered(each) or each.has_trace for each in facts.directories)
+
+
 def _has_registered(directory: DirectoryFacts) -> bool:
     return directory.note is not None and directory.note.has_registered
 
@@ -287,6 +294,12 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
         found.warnings.append(
             f"{_listed([path for path, each in ages.items() if each is Age.NEW])} is new, and this broker had other "
             "data directories. The broker's logs count as unsure: replicas that have all records lead"
+        )
+        found.is_unsure = True
+    if _are_all_blank(facts) and store.kind.is_shared and store.registration != NEVER:
+        found.warnings.append(
+            f"{_listed([each.path for each in facts.directories])} is new, but broker {facts.node_id} has registered "
+            "before. The broker's logs count as unsure: replicas that have all records lead"
         )
         found.is_unsure = True
     if ages and is_right_kind and all(each in (Age.CURRENT, Age.NEW, Age.UNKNOWN) for each in ages.values()):

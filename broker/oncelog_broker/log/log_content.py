@@ -30,7 +30,7 @@ class LogContent:
     segments.
     """
 
-    __slots__ = ("epochs", "generation", "local", "producers")
+    __slots__ = ("epochs", "generation", "local", "producers", "was_cut")
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochs, producers: LogProducers) -> None:
         """The constructor is internal: call `open` instead."""
@@ -41,6 +41,8 @@ class LogContent:
         """A number that increases with each truncation. If the generation has changed since a caller read facts about
         the content, these facts are no longer valid.
         """
+        self.was_cut = False
+        """Whether the recovery at the opening has removed an incomplete or damaged end of the log."""
         local.on_roll = producers.take_snapshot
 
     @classmethod
@@ -71,6 +73,7 @@ class LogContent:
                 rebuild_epochs(segments, epochs)
             local = LocalLog(loader, segments, name=name, config=config, clock=clock)
             content = cls(local, epochs, LogProducers(disk, directory, config))
+            content.was_cut = bool(loader.cut)
             content._agree(known)
             if epochs.entries != before or epochs_lost:
                 epochs.flush()

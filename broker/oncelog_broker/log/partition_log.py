@@ -96,6 +96,7 @@ class PartitionLog:
         "topic",
         "trimmer",
         "walks_records",
+        "was_cut",
     )
 
     def __init__(self, content: LogContent, state: LogState, *, disk: Disk, clock: Clock) -> None:
@@ -113,6 +114,10 @@ class PartitionLog:
         content.local.on_marked = state.note_files_to_free
         self._content = content
         self.local = content.local
+        self.was_cut = content.was_cut
+        """Whether the recovery at the opening has removed an incomplete or damaged end of the log, so that records may
+        be missing that the log had before.
+        """
         """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
         because this saves a call.
         """

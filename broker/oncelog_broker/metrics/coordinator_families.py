@@ -100,22 +100,3 @@ def streams_groups(source: Source) -> Samples:
                 yield None
     for state in StreamsGroupState:
         yield Sample({"state": STREAMS_STATE_NAMES.get(state, state.value.lower())}, found[state])
-
-
-@families.gauge(
-    "kafka_server_sharesessioncache_sharesessionscount", "Share sessions of members that read from this broker."
-)
-def share_sessions(source: Source) -> Samples:
-    yield Sample(NO_LABELS, len(source.services.share_partitions.sessions))
-
-
-@families.gauge(
-    "oncelog_share_partition_inflight_records",
-    "Records of share partitions at this broker from the first one that is not done to the last one handed out.",
-)
-def share_records_in_flight(source: Source) -> Samples:
-    records = 0
-    for hosted in list(source.services.share_partitions.all()):
-        records += len(hosted.share.runs)
-        yield None
-    yield Sample(NO_LABELS, records)

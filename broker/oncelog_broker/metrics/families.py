@@ -13,6 +13,7 @@ from oncelog_broker.metrics import (
     process_families,
     quota_families,
     request_families,
+    share_families,
     topic_families,
 )
 from oncelog_broker.metrics.family import Family
@@ -25,6 +26,7 @@ SECTIONS: Final = (
     ("Topics", topic_families.families),
     ("Partitions", partition_families.families),
     ("Groups", coordinator_families.families),
+    ("Share partitions", share_families.families),
     ("Clients", client_families.families),
     ("Process", process_families.families),
 )

@@ -122,6 +122,7 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
     runs.divide_at(offset for part in wanted for offset in (part.first, part.last + 1))
     transition = 0
     for run, number in _named(runs.runs, wanted):
+        partition.counts.said(number, len(run))
         if number == AcknowledgeType.RENEW:
             run.deadline = max(run.deadline, terms.deadline)
             continue
@@ -129,6 +130,8 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
         run.transition = transition
         if number == AcknowledgeType.RELEASE:
             run.becomes = released_state(run.deliveries, terms.delivery_limit)
+            if run.becomes is DeliveryState.ARCHIVED:
+                partition.counts.used_up += len(run)
         else:
             run.becomes = BECOMES[number]
         partition.outbox.append(run.to_batch())

@@ -105,6 +105,7 @@ class _Acquisition:
             run.state, run.owner, run.deadline = DeliveryState.ACQUIRED, terms.owner, terms.deadline
             run.deliveries += 1
             self.count += len(run)
+            self.partition.counts.delivered(len(run), run.deliveries)
             before = self.result[-1] if self.result else None
             if (
                 before is not None

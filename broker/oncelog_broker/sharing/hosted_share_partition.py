@@ -118,6 +118,11 @@ class HostedSharePartition:
         partition = self.partition
         return partition.last_stable_offset if self.settings().reads_committed else partition.high_watermark
 
+    @property
+    def lag(self) -> int:
+        """Number of records that the group may read and that are neither acknowledged nor archived."""
+        return self.share.undone_below(self.readable_end())
+
     def acquire(
         self, owner: str, position: int, batches: Sequence[LogBatch], max_records: int, batch_size: int, *, exact: bool
     ) -> list[Acquired]:

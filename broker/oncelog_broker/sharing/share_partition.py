@@ -23,22 +23,30 @@ from typing import Final
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
 from oncelog_broker.sharing.record_runs import RecordRuns, Run
+from oncelog_broker.sharing.share_counts import ShareCounts
 
 NO_DEADLINE: Final = float("inf")
 
 
 class SharePartition:
     """The state of one share partition. `runs` are the records in flight, `outbox` the changes that have not been
-    written to the share coordinator yet.
+    written to the share coordinator yet; `counts` counts deliveries and their ends.
     """
 
-    __slots__ = ("_transitions", "outbox", "runs", "state_epoch")
+    __slots__ = ("_transitions", "counts", "outbox", "runs", "state_epoch")
 
-    def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), state_epoch: int = 0) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        batches: Iterable[StateBatch] = (),
+        state_epoch: int = 0,
+        counts: ShareCounts | None = None,
+    ) -> None:
         """Start with the state that the share coordinator has stored. Records outside the stored batches may have been
         acquired at another leader; they are available again. Records that a broker of Apache Kafka has stored as
-        acquired are also available again.
+        acquired are also available again. Without `counts`, the share partition has counts of its own.
         """
+        self.counts = ShareCounts() if counts is None else counts
         self.state_epoch = state_epoch
         self.runs = RecordRuns(start_offset)
         self.outbox: list[StateBatch] = []
@@ -96,6 +104,17 @@ class SharePartition:
         """Whether any member has a record."""
         return any(run.state is DeliveryState.ACQUIRED for run in self.runs.runs)
 
+    @property
+    def acquired_records(self) -> int:
+        """Number of records that members have, and have not acknowledged."""
+        runs = self.runs.runs
+        return sum(len(run) for run in runs if run.state is DeliveryState.ACQUIRED and run.becomes is None)
+
+    def undone_below(self, end: int) -> int:
+        """Return the number of offsets below `end` that are neither acknowledged nor archived."""
+        done = sum(max(0, min(run.last + 1, end) - run.first) for run in self.runs.runs if run.is_done)
+        return max(0, end - self.runs.start - done)
+
     def take_outbox(self) -> list[StateBatch]:
         """Empty `outbox`, and return the changes to be written. Offsets below `kept_start_offset` are left out, because
         `kept_start_offset` is written together with the changes.
@@ -122,8 +141,8 @@ class SharePartition:
             if is_kept:
                 run.settle(run.becomes)
             elif run.deadline <= now:
-                run.settle(_released(run, delivery_limit))
-                self.outbox.append(run.to_batch())
+                self.counts.lock_timeouts += len(run)
+                self._release(run, delivery_limit)
             else:
                 run.becomes, run.transition = None, 0
         return self._settled()
@@ -144,6 +163,7 @@ class SharePartition:
             for run in self.runs.runs
             if run.state is DeliveryState.ACQUIRED and run.deadline <= now and run.becomes is None
         ]
+        self.counts.lock_timeouts += sum(len(run) for run in over)
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
                 # Although the lock has expired, the run is not released here: the outcome of its pending write decides
@@ -172,9 +192,16 @@ class SharePartition:
 
     def _give_back(self, runs: list[Run], delivery_limit: int) -> bool:
         for run in runs:
-            run.settle(_released(run, delivery_limit))
-            self.outbox.append(run.to_batch())
+            self._release(run, delivery_limit)
         return bool(runs) and self._settled()
+
+    def _release(self, run: Run, delivery_limit: int) -> None:
+        """Take the records of a run from their member, without an acknowledgement."""
+        state = released_state(run.deliveries, delivery_limit)
+        if state is DeliveryState.ARCHIVED:
+            self.counts.used_up += len(run)
+        run.settle(state)
+        self.outbox.append(run.to_batch())
 
     def _settled(self) -> bool:
         self.runs.join()
@@ -185,7 +212,3 @@ class SharePartition:
 def released_state(deliveries: int, delivery_limit: int) -> DeliveryState:
     """Return the state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
     return DeliveryState.ARCHIVED if deliveries >= delivery_limit else DeliveryState.AVAILABLE
-
-
-def _released(run: Run, delivery_limit: int) -> DeliveryState:
-    return released_state(run.deliveries, delivery_limit)

@@ -25,6 +25,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition, as_told
+from oncelog_broker.sharing.share_counts import ShareCounts
 from oncelog_broker.sharing.share_group_settings import EARLIEST, LATEST, ShareGroupSettings
 from oncelog_broker.sharing.share_partition import SharePartition
 from oncelog_broker.sharing.share_sessions import ShareSession, ShareSessions
@@ -69,6 +70,7 @@ class SharePartitions:
         """Maps each group id to the group's settings, and to the broker configuration and the overrides from which they
         were computed.
         """
+        self.counts = ShareCounts()
         self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
 
     def start(self) -> None:
@@ -180,7 +182,7 @@ class SharePartitions:
         start = state.start_offset
         if start == NOT_SET:
             start = await self._reset_offset(self.settings_of(key.group_id).offset_reset, partition)
-        share = SharePartition(start, state.batches, state.state_epoch)
+        share = SharePartition(start, state.batches, state.state_epoch, self.counts)
         share.move_log_start(partition.log.log_start_offset)
         share.move_log_end(partition.log.log_end_offset)
         if share.outbox:

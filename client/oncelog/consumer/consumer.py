@@ -26,7 +26,7 @@ from oncelog.consumer.offset_reset import OffsetReset
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
 from oncelog.consumer.view import ConsumerView
-from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.errors import ClientClosed, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
 from oncelog.interceptors import ConsumerInterceptor, call_all
 from oncelog.metadata.list_offsets import (
@@ -105,9 +105,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Raises ConfigError for an invalid option."""
-        self._deserializing: Deserializing | None = None
-        if key_deserializer is not None or value_deserializer is not None:
-            self._deserializing = Deserializing(_checked(key_deserializer), _checked(value_deserializer))
+        self._deserializing = Deserializing.wanted(key_deserializer, value_deserializer)
         self.config = load(ConsumerConfig, bootstrap_servers, options)
         if self.config.group_id is not None:
             check_group_options(self.config, options)
@@ -721,9 +719,3 @@ class _Polling:
 
     def __exit__(self, *_: object) -> None:
         self._consumer._is_polling = False
-
-
-def _checked(deserializer: Any) -> Any:
-    if deserializer is not None and not isinstance(deserializer, Deserializer):
-        raise ConfigError(f"a deserializer must be a Deserializer of oncelog.serialization, not {deserializer!r:.100}")
-    return deserializer

@@ -9,12 +9,13 @@ partition during the poll, the position that the application has set is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.consumer.records import ConsumerRecord
+from oncelog.errors import ConfigError
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.serialization.errors import RecordDeserializationError, SerializationError
 from oncelog.serialization.serializer import Deserializer, SerializationContext
@@ -27,6 +28,16 @@ class Deserializing(NamedTuple):
 
     key: Deserializer[Any] | None
     value: Deserializer[Any] | None
+
+    @classmethod
+    def wanted(cls, key: Any, value: Any) -> Self | None:
+        """Return the deserializers that the arguments of a consumer name; None if neither is given. Raises ConfigError
+        for an argument that is not a Deserializer.
+        """
+        for given in (key, value):
+            if given is not None and not isinstance(given, Deserializer):
+                raise ConfigError(f"a deserializer must be a Deserializer of oncelog.serialization, not {given!r:.100}")
+        return None if key is None and value is None else cls(key, value)
 
     async def polled(
         self, taken: dict[TopicPartition, list[Raw]], positions: Positions

@@ -31,8 +31,8 @@ class SerializationError(KafkaError):
 
 class RecordDeserializationError(SerializationError):
     """A record cannot be read. The attribute `record` has the record's topic, partition and offset, and its key and
-    value as bytes. The consumer's
-    position stays before the record; seek to `record.offset + 1` to skip the record.
+    value as bytes. The position of a Consumer stays before the record; seek to `record.offset + 1` to skip the record.
+    If a ShareConsumer raises this error, `record` is the ShareRecord: `reject` or `release` it.
     """
 
     def __init__(self, record: Any, error: SerializationError) -> None:

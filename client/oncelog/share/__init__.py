@@ -3,5 +3,5 @@
 `share_consumer` is the public ShareConsumer. `share_membership` joins the group and receives the assignment.
 `share_node` has the session with one broker, and `share_request` builds the requests of the session. `acknowledgements`
 collects the acknowledgements of the application. `share_records` has the records that the application gets, and
-`share_decoding` decodes them from responses.
+`share_decoding` decodes them from responses. `share_deserializing` deserializes their keys and values.
 """

@@ -7,16 +7,21 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Unpack
+from typing import Any, Final, Generic, Unpack, cast
 
 from oncelog.cluster import NO_NODE, Broker, TopicPartition
 from oncelog.config import ShareConsumerConfig, load
 from oncelog.connection.pool import ConnectionPool
+from oncelog.consumer.deserializing import Deserializing
+from oncelog.consumer.records import K, V
 from oncelog.errors import ClientClosed, CorruptRecords, ErrorCode, KafkaError, error_for
 from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.metadata import Metadata
+from oncelog.serialization.errors import RecordDeserializationError, SchemaRegistryError
+from oncelog.serialization.serializer import Deserializer
 from oncelog.share.acknowledgements import Acknowledgements
 from oncelog.share.share_decoding import decode
+from oncelog.share.share_deserializing import deserialized
 from oncelog.share.share_membership import ShareMembership
 from oncelog.share.share_node import Outcomes, PartitionData, ShareNode, merged
 from oncelog.share.share_records import ShareRecord
@@ -43,7 +48,7 @@ ELSEWHERE: Final = frozenset(
 """Errors of a partition that a metadata refresh may resolve."""
 
 
-class ShareConsumer(Lifecycle):
+class ShareConsumer(Lifecycle, Generic[K, V]):
     """Reads records of topics together with the other members of a share group.
 
         async with ShareConsumer("127.0.0.1:9092", group_id="work", share_acknowledgement_mode="explicit") as consumer:
@@ -62,10 +67,24 @@ class ShareConsumer(Lifecycle):
     next poll; a poll with an unacknowledged record raises ValueError. Acknowledgements are sent with the next poll;
     `commit` sends them
     immediately and returns their outcomes. Only one task may poll at the same time.
+
+    Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
+    (`oncelog.serialization`): a `ShareConsumer[str, Order]` returns `ShareRecord[str, Order]`. A record that cannot be
+    deserialized makes `poll` raise RecordDeserializationError, whose `record` is the ShareRecord with key and value as
+    bytes: the application may `reject` or `release` it. If the application does neither, the next poll, `commit` or
+    `close` releases the record in both modes, so that it is delivered again, up to the group's limit.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ShareConsumerOptions]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **options: Unpack[ShareConsumerOptions],
+    ) -> None:
         """Raises ConfigError for an invalid option."""
+        self._deserializing = Deserializing.wanted(key_deserializer, value_deserializer)
         self.config = load(ShareConsumerConfig, bootstrap_servers, options)
         self.member_id = uuid_to_string(uuid.uuid4().bytes)
         self._is_explicit = self.config.share_acknowledgement_mode == "explicit"
@@ -78,6 +97,9 @@ class ShareConsumer(Lifecycle):
         self._nodes: dict[int, ShareNode] = {}
         self._refused_until: dict[IdPartition, float] = {}
         self._ready: list[ShareRecord] = []
+        """Acquired records that no poll has returned yet, with keys and values as bytes."""
+        self._undecodable: list[ShareRecord] = []
+        """Records that the application knows from a RecordDeserializationError since the last poll or commit."""
         self._unreported: list[Outcomes] = []
         """Outcomes of acknowledgements that were sent with fetches, for the next `commit`."""
         self._error: KafkaError | None = None
@@ -114,6 +136,7 @@ class ShareConsumer(Lifecycle):
         if self._pool is None:
             return
         try:
+            self._release_undecodable()
             if not self._is_explicit:
                 self._accept_rest()
             for record in self._ready:  # release these records, which the application has not seen
@@ -164,14 +187,19 @@ class ShareConsumer(Lifecycle):
 
     # records
 
-    async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
+    async def poll(self, timeout_ms: int = 0) -> list[ShareRecord[K, V]]:
         """Return records that were acquired for this member, from each broker approximately max_poll_records at most;
         return an empty list after `timeout_ms`.
 
         Raises KafkaError if the group refuses the member, and CorruptRecords for unreadable records, which were then
         rejected. In the mode "explicit", raises ValueError while a record of the last poll is not acknowledged.
+
+        If a record cannot be deserialized, the records before it are returned; raises RecordDeserializationError if it
+        is the first, after which the next poll continues with the next record. Raises SchemaRegistryError, after which
+        the next poll tries again.
         """
         self._check_open()
+        self._release_undecodable()
         if self._is_explicit:
             left = sum(len(acks.unsaid) for acks in self._acks.values()) - len(self._ready)
             if left > 0:
@@ -183,8 +211,7 @@ class ShareConsumer(Lifecycle):
         while True:
             self._raise_error()
             if self._ready:
-                ready, self._ready = self._ready, []
-                return ready
+                return await self._taken()
             self._news.clear()
             retry_s = self._send_fetches(loop.time())
             try:
@@ -194,7 +221,7 @@ class ShareConsumer(Lifecycle):
                 if not self._ready and loop.time() >= deadline:
                     return []
 
-    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+    def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Acknowledge a record with `kind`. Raises ValueError for a record that is already acknowledged."""
         self._acks[self._where(record)].say(record.offset, kind)
 
@@ -205,6 +232,7 @@ class ShareConsumer(Lifecycle):
         Raises RequestTimedOut after `timeout_ms` (default_api_timeout_ms).
         """
         self._check_open()
+        self._release_undecodable()
         if not self._is_explicit:
             self._accept_rest()
         seconds = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -233,6 +261,37 @@ class ShareConsumer(Lifecycle):
         return merged(results)
 
     # inside
+
+    async def _taken(self) -> list[ShareRecord[K, V]]:
+        """Remove the acquired records, and return them deserialized. A record that fails is removed when its error is
+        raised, and the records after it remain; if the call is cancelled, all remain.
+        """
+        ready = list(self._ready)
+        if self._deserializing is None:
+            self._ready.clear()
+            return cast("list[ShareRecord[K, V]]", ready)
+        taken: list[ShareRecord[K, V]] = []
+        try:
+            for raw in ready:
+                taken.append(await deserialized(raw, self._deserializing))  # noqa: PERF401 - keeps those before a failure
+        except RecordDeserializationError:
+            if not taken:
+                del self._ready[0]
+                self._undecodable.append(ready[0])
+                raise
+        except SchemaRegistryError:
+            if not taken:
+                raise
+        del self._ready[: len(taken)]
+        return taken
+
+    def _release_undecodable(self) -> None:
+        """Release the records that could not be deserialized and that the application has not acknowledged."""
+        records, self._undecodable = self._undecodable, []
+        for record in records:
+            acks = self._acks[self._where(record)]
+            if record.offset in acks.unsaid:
+                acks.say(record.offset, AcknowledgeType.RELEASE)
 
     def _accept_rest(self) -> None:
         waiting = {(self._where(record), record.offset) for record in self._ready}
@@ -362,7 +421,7 @@ class ShareConsumer(Lifecycle):
                 return found
         return None
 
-    def _where(self, record: ShareRecord) -> IdPartition:
+    def _where(self, record: ShareRecord[Any, Any]) -> IdPartition:
         where = self._ids.get(record.topic_partition)
         if where is None:
             raise ValueError(f"the record at {record.topic_partition} offset {record.offset} is not this consumer's")

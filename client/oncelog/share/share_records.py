@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from oncelog.cluster import TopicPartition
-from oncelog.consumer.records import ConsumerRecord
+from oncelog.consumer.records import ConsumerRecord, K, V
 from oncelog_protocol.messages.share_fetch import AcknowledgeType
 
-Acknowledge = Callable[["ShareRecord", AcknowledgeType], None]
+Acknowledge = Callable[["ShareRecord[Any, Any]", AcknowledgeType], None]
 
 
-class ShareRecord(NamedTuple):
+class ShareRecord(NamedTuple, Generic[K, V]):
     """A record that this consumer has acquired for the duration of its acquisition lock. `delivery_count` is the number
-    of deliveries of the record to the group, including this one.
+    of deliveries of the record to the group, including this one. Key and value are bytes, the results of the
+    deserializers (types K and V), or None.
 
     `accept` acknowledges that the record is processed. `release` returns the record to the group, to be delivered
     again. `reject` says that the record cannot be processed and must not be delivered again. `renew` restarts the
@@ -22,7 +23,7 @@ class ShareRecord(NamedTuple):
     acknowledged.
     """
 
-    record: ConsumerRecord
+    record: ConsumerRecord[K, V]
     delivery_count: int
     acknowledge: Acknowledge
 
@@ -39,11 +40,11 @@ class ShareRecord(NamedTuple):
         return self.record.offset
 
     @property
-    def key(self) -> bytes | None:
+    def key(self) -> K | None:
         return self.record.key
 
     @property
-    def value(self) -> bytes | None:
+    def value(self) -> V | None:
         return self.record.value
 
     @property

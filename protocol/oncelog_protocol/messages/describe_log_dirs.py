@@ -42,8 +42,8 @@ class DescribeLogDirsResponse:
         error_code: int = int16()
         log_dir: str = string()  # absolute path of the log directory
         topics: list[DescribeLogDirsTopic] = array()
-        total_bytes: int = int64("4+", default=-1)  # free bytes of the volume; -1 means unknown
-        usable_bytes: int = int64("4+", default=-1)  # bytes of the volume; -1 means unknown
+        total_bytes: int = int64("4+", default=-1)  # total bytes of the volume; -1 means unknown
+        usable_bytes: int = int64("4+", default=-1)  # free bytes of the volume; -1 means unknown
         is_cordoned: bool = boolean("5+", default=False)
 
         @struct

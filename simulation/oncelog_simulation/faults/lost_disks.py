@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Final
 
+from oncelog_broker.metadata.model.image import PartitionState
 from oncelog_simulation.faults.fault import Fault, a_broker, brokers_of, fault, keep_down
 from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.plan import Strike
@@ -19,20 +22,26 @@ FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""
 
 
-def is_whole(world: World, *, without: int | None = None) -> bool:
-    """Return whether all brokers serve, all replicas are in sync, and every broker knows that. `without`: the id of a
-    broker whose replicas are ignored, provided that other replicas exist.
-    """
+def is_whole(world: World) -> bool:
+    """Return whether all brokers serve, all replicas are in sync, and every broker knows that."""
+    return _all_know(world, lambda state: set(state.replicas) <= set(state.isr))
+
+
+def has_others_in_sync(world: World, number: int) -> bool:
+    """Return whether all brokers serve and know that each replica of broker `number` has another replica in sync."""
+    return _all_know(world, lambda state: number not in state.replicas or bool(set(state.isr) - {number}))
+
+
+def _all_know(world: World, holds: Callable[[PartitionState], bool]) -> bool:
+    """Return whether all brokers serve, and in the metadata of each broker every partition has a leader and `holds`."""
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
     for machine in world.brokers.values():
         assert machine.broker is not None
         image = machine.broker.parts.membership.metadata.image
-        for topic in image.topics.values():
-            for state in topic.partitions.values():
-                needed = set(state.replicas) - {without}
-                if not needed or not needed <= set(state.isr) or state.leader < 0:
-                    return False
+        states = (state for topic in image.topics.values() for state in topic.partitions.values())
+        if not all(state.leader >= 0 and holds(state) for state in states):
+            return False
     return True
 
 
@@ -49,7 +58,7 @@ async def bit_rot(world: World, strike: Strike) -> bool:
         return False
     world.note(machine.name, "has a bit changed", path=path, position=position, bit=bit)
     inode.rot(position, bit)
-    world.rotted.add(machine.name)
+    world.rotted.setdefault(machine.name, set()).add(PurePosixPath(path).parent.name)
     return True
 
 
@@ -81,7 +90,7 @@ def exchange_disk(world: World, machine: BrokerMachine) -> None:
     """Kill the broker, and replace its machine's disk with an empty one."""
     machine.kill()
     machine.storage.empty()
-    world.rotted.discard(machine.name)
+    world.rotted.pop(machine.name, None)
     world.note(machine.name, "gets an empty disk")
 
 

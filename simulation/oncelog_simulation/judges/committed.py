@@ -235,10 +235,11 @@ class Committed:
         ]
         for broker, partition in hosted:
             if partition.leads:
-                self._learn(broker, partition)
+                self._learn(broker, partition, is_readable=not _is_damaged(world, broker, partition))
         for broker, partition in hosted:
             yield from self._check_shown(broker, partition)
-            yield from self._compare(broker, partition)
+            if not _is_damaged(world, broker, partition):
+                yield from self._compare(broker, partition)
 
     def _check_shown(self, broker: Running, partition: Partition) -> Iterator[str]:
         """Yield the violations among the offsets (log start, last stable offset, high watermark) that this broker
@@ -293,11 +294,15 @@ class Committed:
                 return True
         return False
 
-    def _learn(self, broker: Running, partition: Partition) -> None:
+    def _learn(self, broker: Running, partition: Partition, *, is_readable: bool) -> None:
+        """Add what a leader has exposed since the last look. If its log is damaged or offline, its records are unknown,
+        but its high watermark may rise nevertheless, because an in-sync replica that lacked records left the ISR.
+        """
         place = Place(partition.topic, partition.index)
         prefix = self._prefixes.setdefault(_key(partition), Prefix())
-        if partition.high_watermark > prefix.end and place not in self.excused and not partition.log.is_offline:
-            found = batches_of(partition, prefix.end)
+        if partition.high_watermark > prefix.end and place not in self.excused:
+            is_readable = is_readable and not partition.log.is_offline
+            found = batches_of(partition, prefix.end) if is_readable else ()
             if found is None:
                 self._is_unread = True
             else:
@@ -365,6 +370,11 @@ class Committed:
                     f"broker {prefix.shown_by} has shown, below {end}"
                 )
         self._checked[key] = _Checked(log, log.trimmer.generation, end)
+
+
+def _is_damaged(world: World, broker: Running, partition: Partition) -> bool:
+    """Return whether a bit of this log has changed on the broker's disk, so that its batches prove nothing."""
+    return partition.log.name in world.rotted.get(broker.machine.name, ())
 
 
 def _key(partition: Partition) -> Key:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, Consumer, KafkaError, TopicPartition
+from oncelog.errors import OffsetOutOfRange
 from oncelog_simulation.workloads.workload import COMMON
 from oncelog_testing.history.events import Place
 
@@ -21,7 +22,17 @@ Content = dict[Place, list[tuple[int, bytes, bytes]]]
 async def content(world: World, topics: Mapping[str, int]) -> Content:
     """Return offset, key and value of all records that a read_committed consumer reads when no transaction is open.
     `topics`: the number of partitions by topic name. Must be run in a client process. Raises KafkaError.
+
+    If retention deletes records before they are read, the read begins again.
     """
+    while True:
+        try:
+            return await _content_now(world, topics)
+        except OffsetOutOfRange:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _content_now(world: World, topics: Mapping[str, int]) -> Content:
     ends = await _stable_ends(world, topics)
     found: Content = {Place(*partition): [] for partition in ends}
     async with Consumer(

@@ -151,7 +151,7 @@ class Story:
         await self._end(commits=self._rng.random() < 0.5)
         await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
         # As long as the marker is not written, the broker accepts the record, which then belongs to the transaction.
-        await self._produce_once(place, elder, sequence, transaction)
+        await self._produce_late(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
         """A record and the request that ends its transaction are in flight simultaneously."""
@@ -168,7 +168,7 @@ class Story:
         elder, transaction, sequence = self._writer, self._transaction, self._sequences[other]
         assert transaction is not None
         commits = self._rng.random() < 0.3
-        late = asyncio.create_task(self._produce_once(other, elder, sequence, transaction))
+        late = asyncio.create_task(self._produce_late(other, elder, sequence, transaction))
         await asyncio.sleep(self._rng.choice((0.0, 0.0005, 0.001, 0.002, 0.01)))
         try:
             await self._end(commits=commits)
@@ -355,6 +355,20 @@ class Story:
         """Send a new record until it is accepted or refused."""
         send, batch = self._note_record(place, writer, sequence, transaction)
         answer = await self._produce(place, batch)
+        self._note_answer(send, answer)
+        return answer
+
+    async def _produce_late(
+        self, place: Place, writer: ProducerIdAndEpoch, sequence: int, transaction: Transaction
+    ) -> Answered:
+        """Send a new record of a transaction that may end before the record arrives. Until the record is acknowledged,
+        the history counts it as a transaction of its own, because this client may be killed after the commit without
+        a response to the record.
+        """
+        send, batch = self._note_record(place, writer, sequence, self._history.transaction(self._zombie.teller))
+        answer = await self._produce(place, batch)
+        if not answer.code:
+            send.transaction = transaction
         self._note_answer(send, answer)
         return answer
 

@@ -14,6 +14,7 @@ from kill_matrix.cells import Cell, Fault, Moment
 from kill_matrix.questions import Hit
 from kill_matrix.run import run_cell
 from kill_matrix.stage import Stage
+from kill_matrix.streams_worker import Claim, claim_problems
 from kill_matrix.verdict import problems_of
 from kill_matrix.worker import Output
 
@@ -76,6 +77,7 @@ async def test_each_input_is_processed_exactly_once_and_no_transaction_is_torn(
     [
         ("oncelog-consumer", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
         ("oncelog-2pc", ApiKey.INIT_PRODUCER_ID, FIRST_INIT_WITH_TWO_PHASE_COMMIT),
+        ("oncelog-streams", ApiKey.STREAMS_GROUP_HEARTBEAT, 0),
     ],
 )
 @pytest.mark.parametrize("strike", NEWER_STRIKES, ids=lambda strike: " ".join(map(str, strike)))
@@ -130,3 +132,19 @@ def test_wrong_results_are_noticed(seen: list[Output], problems: list[str]) -> N
 def test_records_missing_from_the_log_are_noticed() -> None:
     (problem,) = problems_of(WHOLE, WHOLE[:2], 3)
     assert problem.startswith("read, but not in the log")
+
+
+@pytest.mark.parametrize(
+    ("claims", "problems"),
+    [
+        ([], []),
+        ([Claim(0, 1, "a"), Claim(1, 1, "b"), Claim(0, 1, "a"), Claim(0, 2, "b")], []),
+        (
+            [Claim(0, 1, "a"), Claim(1, 2, "a"), Claim(1, 2, "b"), Claim(0, 2, "b")],
+            ["task 1 has 2 members in epoch 2"],
+        ),
+        ([Claim(0, 1, "a"), Claim(1, 1, "a")], ["only 1 member has got tasks"]),
+    ],
+)
+def test_two_members_with_one_task_are_noticed(claims: list[Claim], problems: list[str]) -> None:
+    assert claim_problems(claims) == problems

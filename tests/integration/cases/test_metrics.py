@@ -23,6 +23,7 @@ from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient, produce_request
 from raw_transactions import RawTransactions
+from sharing_member import sharing
 from tests.support.storage import make_batch
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
 
@@ -199,9 +200,10 @@ def test_a_topic_has_no_series_until_it_is_used(telling: BrokerProcess, topic: s
     assert found("kafka_log_log_logendoffset", topic=idle, partition="0") == 0
 
 
-def test_each_metric_is_exported_as_declared(telling: BrokerProcess, topic: str) -> None:
+def test_each_metric_is_exported_as_declared(telling: BrokerProcess, topic: str, group: str) -> None:
     make_traffic(telling, topic)
-    text = metrics_of(telling).text
+    with sharing(telling.address, topic, group, 1):
+        text = until(telling, lambda told: f'group="{group}"' in told.text, "the share partition is exported").text
     heads = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert heads == {family.name: family.kind for family in FAMILIES}
     samples = told(text)
@@ -258,9 +260,11 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
-def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str) -> None:
+def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str, group: str) -> None:
     make_traffic(telling, topic)
-    metrics = told(metrics_of(telling).text)
+    with sharing(telling.address, topic, group, 1):
+        found = until(telling, lambda told: f'group="{group}"' in told.text, "the share partition is exported")
+    metrics = told(found.text)
     shown = list(panels(dashboard()))
     assert len(shown) > 30
     lacking = {reason for panel in shown for query in panel.queries for reason in missing(query, metrics)}

@@ -117,6 +117,55 @@ def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Pa
     assert done.stdout.count("what the broker said") == 1 + 1
 
 
+WORKERS = """
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+@pytest.fixture(scope="session")
+def oncelog_workers():
+    return 2
+
+def produced(broker, topic):
+    producer = Producer({"bootstrap.servers": str(broker)})
+    for partition in range(4):
+        producer.produce(topic, b"1", partition=partition)
+    assert producer.flush(60) == 0
+
+@pytest.mark.oncelog_topic(partitions=4)
+def test_the_workers_share_a_topic(oncelog_broker, oncelog_topic):
+    produced(oncelog_broker, oncelog_topic)
+    described = AdminClient({"bootstrap.servers": str(oncelog_broker)}).list_topics(oncelog_topic, timeout=60)
+    assert {each.port - oncelog_broker.port for each in described.brokers.values()} == {1, 2}
+    assert len({each.leader for each in described.topics[oncelog_topic].partitions.values()}) == 2
+
+@pytest.mark.oncelog_topic(partitions=4)
+def test_the_records_survive_a_kill(oncelog_broker, oncelog_topic):
+    produced(oncelog_broker, oncelog_topic)
+    oncelog_broker.kill()
+    oncelog_broker.start()
+    consumer = Consumer({"bootstrap.servers": str(oncelog_broker), "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([oncelog_topic])
+    assert len(consumer.consume(4, timeout=60)) == 4
+    consumer.close()
+
+def test_no_fault_can_be_set(oncelog_broker):
+    with pytest.raises(ValueError, match="2 workers: faults and pauses need a broker without workers"):
+        oncelog_broker.fail("EndTxn.answer", drop=True)
+
+def test_a_broker_that_was_killed_is_back_in_the_next_test(oncelog_broker):
+    oncelog_broker.kill()
+
+def test_the_next_test(oncelog_broker, oncelog_topic):
+    assert oncelog_broker.is_running
+"""
+
+
+def test_a_project_can_have_a_broker_with_several_workers(project: Path) -> None:
+    done = pytest_in(project, WORKERS, *WITHOUT)
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
 ENDING_BADLY = """
 import pytest
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kill_matrix.share_cells import POINTS, ShareCell, ShareFault, ShareOutcome, all_share_cells, table
+from kill_matrix.share_cells import MATRIX_FAULTS, POINTS, ShareCell, ShareFault, ShareOutcome, all_share_cells, table
 from kill_matrix.share_run import RECORDS, ShareStage
 from kill_matrix.shares import HEAD, with_share_table
 
@@ -38,7 +38,7 @@ def test_no_record_is_lost_or_delivered_after_it_was_accepted(stage: ShareStage,
 
 def test_each_cell_has_a_point_of_the_brokers() -> None:
     assert tuple(point for point in POINTS if point in CATALOGUE) == POINTS
-    assert len(all_share_cells()) == len(POINTS) * len(ShareFault)
+    assert len(all_share_cells()) == len(POINTS) * len(MATRIX_FAULTS)
 
 
 def test_the_table_names_what_was_wrong_and_replaces_an_earlier_one() -> None:

@@ -33,7 +33,8 @@ step is paused. A killed process is restarted, and the run continues to its end.
 
 *ok* means that aiokafka and librdkafka, reading committed records, both see every input exactly once and every
 transaction completely; that the last stable offset is at the end of each log; and that the group has consumed all
-input. The two numbers are the transactions with committed records, and the transactions with aborted records.
+input. For streams groups (KIP-1071) it also means that both members got tasks, and no two members got one task in the
+same epoch. The two numbers are the transactions with committed records, and the transactions with aborted records.
 """
 
 

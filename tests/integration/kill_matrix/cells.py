@@ -60,9 +60,11 @@ LIBRARIES: Mapping[str, Sequence[Moment]] = {
     "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
     "oncelog-consumer": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
     "oncelog-2pc": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
+    "oncelog-streams": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
 }
 """The client libraries; for each of them, the moments that occur in its runs. In `oncelog-consumer` the consumer is a
-member of a group of the consumer protocol (KIP-848), and in `oncelog-2pc` transactions are prepared (KIP-939).
+member of a group of the consumer protocol (KIP-848), in `oncelog-2pc` transactions are prepared (KIP-939), and in
+`oncelog-streams` two members of a streams group (KIP-1071) process the tasks of two source partitions.
 """
 
 REQUESTS: Mapping[str, Sequence[ApiKey]] = {

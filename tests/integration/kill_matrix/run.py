@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_process import BrokerProcess
-from foreign_clients import eventually
 from raw_client import RawClient
-from raw_transactions import committed_offset, is_stable
 from warm_commands import CLIENT, Child, Program
 
 from kill_matrix.cells import Cell, Fault, requests_at
+from kill_matrix.final_look import final_look
 from kill_matrix.questions import GO, Hit
-from kill_matrix.readers import END, READERS, all_written, outputs, write_values
+from kill_matrix.readers import write_values
 from kill_matrix.stage import OFFSETS_PARTITIONS, Stage
-from kill_matrix.verdict import attempts, problems_of
-from kill_matrix.worker import Job, Output
+from kill_matrix.streams_worker import Journal
+from kill_matrix.worker import Job
 from oncelog.fail_points.point import VARIABLE
 
 PARTITIONS = 2
 PER_TRANSACTION = 4
 TRANSACTIONS = 4
 MAX_STARTS = 5
+SOURCE_PARTITIONS = {"oncelog-streams": 2}
+"""The numbers of source partitions other than 1: a streams group has a task for each."""
 WORKER = (str(Path(__file__).with_name("worker.py")),)
 WORKERS = {
     "aiokafka": Program(WORKER, ("aiokafka",)),
@@ -36,6 +37,7 @@ WORKERS = {
     "oncelog-v1": Program(WORKER, CLIENT),
     "oncelog-consumer": Program(WORKER, CLIENT),
     "oncelog-2pc": Program(WORKER, CLIENT),
+    "oncelog-streams": Program(WORKER, CLIENT),
 }
 
 
@@ -64,6 +66,7 @@ class Run:
             TRANSACTIONS * PER_TRANSACTION,
             PER_TRANSACTION,
             cell.aborts,
+            SOURCE_PARTITIONS.get(cell.library, 1),
         )
         self._hits: Counter[Hit] = Counter()
         self._lost_before, self._swallowed_before = stage.proxy.lost, stage.proxy.swallowed
@@ -94,9 +97,12 @@ class Run:
     # --- the run
 
     def _prepare(self, client: RawClient) -> None:
-        client.create_topic(self._job.source)
+        partitions = self._job.source_partitions
+        client.create_topic(self._job.source, partitions)
         client.create_topic(self._job.target, PARTITIONS)
-        write_values(client, self._job.source, 0, *(b"%d" % number for number in range(self._job.inputs)))
+        for index in range(partitions):
+            values = (b"%d" % number for number in range(index, self._job.inputs, partitions))
+            write_values(client, self._job.source, index, *values)
 
     async def _work(self) -> None:
         """Start the worker, and start it again whenever it dies, until it has completed its work."""
@@ -162,6 +168,7 @@ class Run:
             await self._worker.ended()
         if self._restart is not None:
             await self._restart
+        Journal(self._job.transactional_id).remove()
 
     # --- the end of a run, and its check
 
@@ -169,29 +176,7 @@ class Run:
         """Return the problems, the committed transactions, and the aborted transactions."""
         self._check_struck()
         self._stage.reset()
-        job, written = self._job, list[Output]()
-
-        def look(client: RawClient) -> None:
-            for partition in range(PARTITIONS):
-                write_values(client, job.target, partition, END)
-            for partition in range(PARTITIONS):
-                written.extend(all_written(client, job.target, partition))
-            logs = [(job.target, partition) for partition in range(PARTITIONS)]
-            logs += [("__consumer_offsets", partition) for partition in range(OFFSETS_PARTITIONS)]
-            for log in logs:
-                eventually(lambda: is_stable(client, *log), f"the last stable offset of {log} is at its end")  # noqa: B023
-            at_end = (0, job.inputs)
-            eventually(
-                lambda: committed_offset(client, job.group, job.source, stable=True) == at_end,
-                "the group is at the end",
-            )
-
-        await self._stage.with_client(look)
-        problems, seen = [], list[Output]()
-        for name, read in READERS.items():
-            seen = outputs(await read(job.address, job.target, PARTITIONS))
-            problems += [f"{problem}, sees {name}" for problem in problems_of(seen, written, job.inputs)]
-        return problems, attempts(seen), attempts(written) - attempts(seen)
+        return await final_look(self._job, range(OFFSETS_PARTITIONS), self._stage.with_client)
 
 
 async def run_cell(stage: Stage, cell: Cell) -> Outcome:

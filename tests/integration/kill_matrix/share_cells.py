@@ -16,6 +16,12 @@ class ShareFault(StrEnum):
     MEMBER_KILLED = "member killed"
     DELAYED = "delayed"
     DROPPED = "dropped"
+    ABSENT = "broker killed, absent until the end"
+    CONTROLLER_KILLED = "controller killed, absent until the end"
+
+
+MATRIX_FAULTS = (ShareFault.BROKER_KILLED, ShareFault.MEMBER_KILLED, ShareFault.DELAYED, ShareFault.DROPPED)
+"""The faults of the kill matrix. The kill matrix of the cluster has the others, after which other brokers take over."""
 
 
 class ShareRole(StrEnum):
@@ -64,7 +70,7 @@ class ShareOutcome(NamedTuple):
 
 
 def all_share_cells() -> list[ShareCell]:
-    return [ShareCell(point, fault) for point in POINTS for fault in ShareFault]
+    return [ShareCell(point, fault) for point in POINTS for fault in MATRIX_FAULTS]
 
 
 def table(outcomes: Mapping[ShareCell, ShareOutcome]) -> Iterator[str]:
@@ -72,10 +78,10 @@ def table(outcomes: Mapping[ShareCell, ShareOutcome]) -> Iterator[str]:
     wrong: list[str] = []
     yield f"{len(outcomes)} runs, {sum(bool(each.problems) for each in outcomes.values())} of them wrong."
     yield ""
-    yield "| | at the | " + " | ".join(ShareFault) + " |"
-    yield "|---" * (2 + len(ShareFault)) + "|"
+    yield "| | at the | " + " | ".join(MATRIX_FAULTS) + " |"
+    yield "|---" * (2 + len(MATRIX_FAULTS)) + "|"
     for point in dict.fromkeys(cell.point for cell in outcomes):
-        found = [outcomes.get(ShareCell(point, fault)) for fault in ShareFault]
+        found = [outcomes.get(ShareCell(point, fault)) for fault in MATRIX_FAULTS]
         entries = " | ".join(_entry(outcome, wrong) for outcome in found)
         yield f"| {point} | {ShareCell(point, ShareFault.DELAYED).role} | {entries} |"
     if wrong:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -62,9 +62,9 @@ WORKER = Path(__file__).with_name("share_worker.py")
 class ShareStage:
     """Three brokers in which cells are run one after another; a context manager."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = SETTINGS) -> None:
         self.log = directory / "members.log"
-        self.cluster = Cluster(directory, SETTINGS)
+        self.cluster = Cluster(directory, settings)
 
     def __enter__(self) -> Self:
         self.cluster.start()
@@ -196,7 +196,7 @@ class Run:
     def _accept_rest(self) -> None:
         """Let a member accept the remaining records while the fault strikes."""
         assert self._cell is not None
-        fault, broker = self._cell.fault, self._cluster[self._struck()]
+        fault, broker, controller = self._cell.fault, self._cluster[self._struck()], run(self._controller)
         with ExitStack() as stack:
             failing = stack.enter_context(broker.fail(self._cell.point, **_action(fault)))
             member = self._member()
@@ -208,6 +208,9 @@ class Run:
                 member = self._member()
             elif fault is ShareFault.BROKER_KILLED:
                 broker.start()
+            elif fault is ShareFault.CONTROLLER_KILLED:
+                self._cluster[controller].kill()
+                failing.remove()
             eventually(lambda: run(self._lag) == 0, "the group has accepted all records", WAIT_SECONDS)
 
     def _look(self) -> None:
@@ -256,6 +259,10 @@ class Run:
         async with Admin(self._cluster.bootstrap_servers) as admin:
             return (await admin.shares.describe([self._group]))[self._group].coordinator_id
 
+    async def _controller(self) -> int:
+        async with Admin(self._cluster.bootstrap_servers) as admin:
+            return (await admin.describe_cluster()).controller_id
+
     async def _lag(self) -> int:
         """Return the number of records that the group has not accepted yet; RECORDS if no coordinator knows it now."""
         async with Admin(self._cluster.bootstrap_servers) as admin:
@@ -268,9 +275,9 @@ class Run:
 
 def _action(fault: ShareFault) -> dict[str, bool | int]:
     match fault:
-        case ShareFault.BROKER_KILLED:
+        case ShareFault.BROKER_KILLED | ShareFault.ABSENT:
             return {"crash": True}
-        case ShareFault.MEMBER_KILLED:
+        case ShareFault.MEMBER_KILLED | ShareFault.CONTROLLER_KILLED:
             return {"delay": STOPPED_MS}
         case ShareFault.DELAYED:
             return {"delay": DELAY_MS}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from kill_matrix.share_cells import POINTS, ShareCell, ShareFault, ShareOutcome, all_share_cells, table
+from kill_matrix.share_cells import MATRIX_FAULTS, POINTS, ShareCell, ShareOutcome, all_share_cells, table
 from kill_matrix.share_run import ShareStage
 
-FAULTS = [fault.value for fault in ShareFault]
+FAULTS = [fault.value for fault in MATRIX_FAULTS]
 TITLE = "# Kill matrix of share groups\n"
 HEAD = f"""{TITLE}
 Written by `make kill-matrix`, too. Each cell is a live run of a share group (KIP-932) on three brokers with three

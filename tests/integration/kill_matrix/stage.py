@@ -30,6 +30,12 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
     "transaction.two.phase.commit.enable": "true",
+    "group.streams.min.session.timeout.ms": "500",
+    "group.streams.session.timeout.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "100",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 
 

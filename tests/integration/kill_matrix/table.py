@@ -13,6 +13,7 @@ TITLES = {
     "oncelog-v1": "oncelog, transactions V1",
     "oncelog-consumer": "oncelog, a group of the consumer protocol (KIP-848)",
     "oncelog-2pc": "oncelog, prepared transactions (KIP-939)",
+    "oncelog-streams": "oncelog, two members of a streams group (KIP-1071)",
 }
 
 

@@ -14,6 +14,7 @@ import json
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -37,6 +38,8 @@ class Job(NamedTuple):
     per_transaction: int
     aborts: bool
     """Whether each process aborts its second transaction on purpose."""
+    source_partitions: int = 1
+    """The number of partitions over which the inputs are evenly spread."""
 
     @property
     def group(self) -> str:
@@ -239,6 +242,62 @@ async def run_oncelog(
                 continue
 
 
+async def run_streams(job: Job) -> None:
+    """Run the job with two members of a streams group (KIP-1071), each with a producer of its own."""
+    from streams_worker import MEMBERS, Journal, Membership, StreamsMember  # in the same directory as this file
+
+    from oncelog import Admin, Consumer, Producer
+
+    common = {
+        "request_timeout_ms": TIMEOUT_MS,
+        "retry_backoff_ms": BACKOFF_MS,
+        "retry_backoff_max_ms": BACKOFF_MS,
+        "reconnect_backoff_ms": BACKOFF_MS,
+        "reconnect_backoff_max_ms": BACKOFF_MS,
+    }
+    attempts = Attempts(job)
+
+    async def work(producer: Producer[Any, Any], records: Sequence[Any]) -> None:
+        sent = [
+            await producer.send(job.target, value, partition=index % job.partitions)
+            for index, value in enumerate(process([record.value for record in records]))
+        ]
+        await asyncio.gather(*sent)  # without this flush the transaction would have nothing to abort
+        attempts.next()
+
+    turn, start, journal = asyncio.Lock(), asyncio.Barrier(MEMBERS), Journal(job.transactional_id)
+    ends = [job.inputs // job.source_partitions] * job.source_partitions
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        admin = await stack.enter_async_context(Admin(job.address, **common))
+        producers = [  # they settle the open transactions of the previous process before offsets are requested
+            await stack.enter_async_context(
+                Producer(
+                    job.address,
+                    **common,
+                    transactional_id=f"{job.transactional_id}-{number}",
+                    transaction_timeout_ms=2 * TIMEOUT_MS,
+                    linger_ms=0,
+                )
+            )
+            for number in range(MEMBERS)
+        ]
+        for producer in producers:
+            consumer = await stack.enter_async_context(
+                Consumer(
+                    job.address,
+                    **common,
+                    isolation_level="read_committed",
+                    enable_auto_commit=False,
+                    fetch_max_wait_ms=POLL_MS,
+                )
+            )
+            membership = await stack.enter_async_context(
+                Membership(job.address, job.group, job.source, journal, common)
+            )
+            member = StreamsMember(membership, producer, consumer, admin, turn, start, Aborted)
+            group.create_task(member.run(job.group, job.source, ends, job.per_transaction, POLL_MS, work))
+
+
 async def run_oncelog_v1(job: Job) -> None:
     """Run the job as with a broker that does not support transactions V2."""
     from older_transactions import before_transactions_v2  # in the same directory as this file, which runs as a script
@@ -253,6 +312,7 @@ WORKERS: dict[str, Callable[[Job], Awaitable[None]]] = {
     "oncelog-v1": run_oncelog_v1,
     "oncelog-consumer": partial(run_oncelog, protocol="consumer"),
     "oncelog-2pc": partial(run_oncelog, prepares=True),
+    "oncelog-streams": run_streams,
 }
 
 

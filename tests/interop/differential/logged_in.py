@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 from tests.integration.cases.authorization_cases import ALLOWED_GROUP, ALLOWED_TRANSACTION, SECRET, Names
 from tests.integration.clients.raw_client import CREATE_TOPICS_VERSION, RawClient
+from tests.interop.differential.calls import GROUP, TRANSACTION, coordinator
 from tests.interop.differential.side import Side
 
 from oncelog_protocol.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -34,7 +35,9 @@ ALLOWED: Final = (
 
 
 def prepare(port: int) -> None:
-    """Create topics and ACLs through the listener on which everything is allowed."""
+    """Create topics, ACLs and the internal topics of the coordinators through the listener on which everything is
+    allowed.
+    """
     with RawClient(port) as client:
         for name in (SECRET.topic, "to-look-at"):
             topic = CreateTopicsRequest.CreatableTopic(
@@ -57,6 +60,10 @@ def prepare(port: int) -> None:
         ]
         answer = client.call(CreateAclsRequest(creations=creations), ApiKey.CREATE_ACLS, 3)
         assert [result.error_code for result in answer.results] == [0] * len(ALLOWED)
+    side = Side("prepared", port, "")
+    for kind in (GROUP, TRANSACTION):
+        coordinator(side, ALLOWED_GROUP, kind)
+    side.close()
 
 
 class LoggedIn(Side):

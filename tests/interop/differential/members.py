@@ -19,6 +19,7 @@ SUBSCRIPTION: Final = b"\0\1\0\0\0\0\xff\xff\xff\xff"
 """The subscription metadata of a consumer: version 1, no topics."""
 RANGE: Final = (("range", SUBSCRIPTION),)
 ASSIGNMENT: Final = b"assigned"
+UNKNOWN_TOPIC_ID: Final = b"\7" * 16
 SESSION_MS: Final = 30_000
 REBALANCE_MS: Final = 60_000
 """Rebalance timeout in milliseconds: longer than any test waits for a group."""
@@ -215,14 +216,35 @@ def commit_offset(
         "member_id": member,
         "group_instance_id": instance,
         "retention_time_ms": retention_ms,
-        "topics": [{"name": side.own(topic), "partitions": offsets}],
+        "topics": [{**topic_of(side, topic), "partitions": offsets}],
     }
     side.ask(ApiKey.OFFSET_COMMIT, version, asked, label)
 
 
-def all_offsets(side: Side, group: str, label: str = "", *, version: int = 7, require_stable: bool = False) -> None:
-    """Send OffsetFetch for all offsets of a group (versions 2-7)."""
-    asked: Plain = {"group_id": group_name(side, group), "topics": None}
+def topic_of(side: Side, topic: str) -> Plain:
+    """Return the name and the topic id of a topic, of which the version of the request selects one; an unknown topic
+    has an id that no broker generates.
+    """
+    return {"name": side.own(topic), "topic_id": side.topic_ids.get(topic, UNKNOWN_TOPIC_ID)}
+
+
+def all_offsets(
+    side: Side,
+    group: str,
+    label: str = "",
+    *,
+    version: int = 7,
+    require_stable: bool = False,
+    member: str | None = None,
+    epoch: int = -1,
+) -> None:
+    """Send OffsetFetch for all offsets of a group (versions 2 and later); the member id and the member epoch are sent
+    from version 9 on.
+    """
+    wanted: Plain = {"group_id": group_name(side, group), "topics": None}
+    asked = wanted
+    if version >= 8:
+        asked = {"groups": [wanted | {"member_id": member, "member_epoch": epoch}]}
     if version >= 7:
         asked["require_stable"] = require_stable
     side.ask(ApiKey.OFFSET_FETCH, version, asked, label)

@@ -15,6 +15,8 @@ from tests.interop.differential.plain import Plainer
 from oncelog_protocol.api import ApiKey, request_type
 from oncelog_protocol.errors import ErrorCode, MalformedMessage
 
+RELEASE: Final = "4.3.1"
+"""The release of Apache Kafka with which the oncelog broker is compared."""
 NODE_ID: Final = 7
 """The node id of both brokers."""
 

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -73,6 +74,11 @@ def test_a_broker_that_does_not_run_says_so(tmp_path: object) -> None:
         broker.fail("EndTxn.answer", drop=True)
     assert broker.wait_ended(0)
     assert not broker.is_well
+
+
+def test_a_broker_needs_at_least_one_worker(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="workers=0: must be at least 1"):
+        Broker(tmp_path, workers=0)
 
 
 class Struck:

@@ -77,6 +77,10 @@ class LogLoader:
         """The partitions with a log in the directory, after `find`."""
         self.deleted: list[str] = []
         """The paths of deleted logs that are not freed yet, after `find`."""
+        self.cut: list[str] = []
+        """The paths of the logs that may lack records they had before, after `load`: recovery has removed an incomplete
+        or damaged end, or the log was set aside because its topic is unknown.
+        """
 
     def find(self) -> None:
         """Find the logs in the directory, and decide which of them are unchanged since they were closed."""
@@ -160,6 +164,8 @@ class LogLoader:
                 cleaner_checkpoint=self._cleaner_offsets.get(key),
                 high_watermark=self.high_watermarks.get(key, 0),
             )
+            if log.was_cut:
+                self.cut.append(path)
             if not was_identified and log.log_end_offset > 0:
                 self._set_aside_unsynced(key, log)
                 return None
@@ -190,6 +196,7 @@ class LogLoader:
         is then unknown, and the records were not synced either.
         """
         log.abandon()
+        self.cut.append(log.directory)
         target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)
         self._disk.rename(log.directory, self._home.join(target))
         self._disk.sync_directory(self._home.path)

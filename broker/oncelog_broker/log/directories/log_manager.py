@@ -85,6 +85,8 @@ class LogManager:
         """Deleted logs: (monotonic seconds from which the directory may be freed, path of the directory)."""
         self.upkeep = LogUpkeep(self._logs, clock)
         """Finds the logs with work for the periodic tasks."""
+        self.cut_at_start: list[str] = []
+        """The paths of the logs from whose ends this start has removed incomplete or damaged records."""
         self.cluster_id: str | None = None
         """The cluster id in the data directories; None if the directories are new and `open` got no cluster id."""
 
@@ -587,6 +589,7 @@ class LogManager:
                 self._failures[key] = failure
             else:
                 self._adopt(key, log)
+        self.cut_at_start += loader.cut
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log

@@ -29,7 +29,7 @@ import math
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
@@ -107,6 +107,8 @@ class SegmentLoader:
     directory: str
     index_interval_bytes: int
     now_ms: int
+    cut: list[str] = field(default_factory=list)
+    """The paths of the segments whose ends `load` has removed because they were incomplete or damaged."""
 
     def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         """Return the log's segments in order; the list has at least one segment, and the last segment is active. Raises
@@ -303,11 +305,13 @@ class SegmentLoader:
             segment.next_offset,
             fault,
         )
+        self.cut.append(segment.path)
         segment.cut(end, segment.next_offset)
         segment.file.sync()
 
     def _discard(self, segments: Sequence[Segment]) -> None:
         for segment in reversed(segments):
+            self.cut.append(segment.path)
             logger.warning(
                 "%s: %d bytes come after the end of the log; kept as %s, which the broker never reads",
                 segment.path,

@@ -106,8 +106,9 @@ class Predecessor:
         """Create this object at startup, before this process closes any log: a log that this process has closed would
         look as if the previous process had closed it. Raises OSError.
 
-        `is_whole` is True if no data directory of the broker is missing, and each directory is in its newest state. If
-        `is_whole` is None, it is computed from the identity note in `directory`, which lists the other directories.
+        `is_whole` is True if no data directory of the broker is missing, each directory is in its newest state, and
+        recovery has removed no end of a log. If `is_whole` is None, it is computed from the identity note in
+        `directory`, which lists the other directories.
         """
         self._store = store
         self._disk = disk

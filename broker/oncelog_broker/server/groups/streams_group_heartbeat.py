@@ -124,4 +124,4 @@ def _tell(response: StreamsGroupHeartbeatResponse, what: str) -> None:
 
 
 def _failed(error: KafkaError) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message, status=None)
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message, status=[])

@@ -66,7 +66,7 @@ def _write_each(request: WriteTxnMarkersRequest, context: TransactionContext) ->
             asked.coordinator_epoch,
             asked.transaction_version,
         )
-        is_sound = asked.producer_id >= 0 and asked.producer_epoch >= 0
+        is_sound = min(asked.producer_id, asked.producer_epoch, asked.transaction_version) >= 0
         for topic in asked.topics:
             for index in topic.partition_indexes:
                 where = TopicPartition(topic.name, index)

@@ -52,13 +52,6 @@ KNOWN: Final = (
     Known("operations-of-the-unknown", "cluster.partitions_in_pages", "topic_authorized_operations", 3576, -(2**31)),
     Known("named-twice", "cluster.find_coordinators", "coordinators", label="*, twice"),
     # versions
-    Known("newer-versions", "cluster.versions", "1", 10, 11, label="ListOffsets"),
-    Known("newer-versions", "cluster.versions", "1", 9, 10, label="Offset*"),
-    Known("newer-versions", "cluster.versions", "1", 1, 2, label="WriteTxnMarkers"),
-    Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
-    Known("newer-versions", "cluster.versions", "1", 1, 2, label="Share*"),
-    Known("newer-versions", "cluster.versions", "1", 0, 1, label="DescribeShareGroupOffsets"),
-    Known("newer-versions", "cluster.versions", "", kafka=None, ours=[0, 0], label="StreamsGroup*"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas

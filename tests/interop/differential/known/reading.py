@@ -7,7 +7,6 @@ from typing import Any, Final
 from tests.interop.differential.comparison import ABSENT
 from tests.interop.differential.plain import CUT_BATCH
 from tests.interop.differential.register import NOWHERE, Known
-from tests.interop.differential.side import CLOSED
 
 ERROR: Final = "error_code"
 
@@ -63,5 +62,4 @@ KNOWN: Final = (
     Known("empty-log-epoch", "log_offsets.leader_epochs", "leader_epoch", -2, -1, label="empty log, epoch -2"),
     Known("empty-log-epoch", "log_offsets.leader_epochs", "end_offset", 0, -1, label="empty log, epoch -2"),
     Known("empty-log-epoch", "topics.made_again", "leader_epoch", 0, -1, "ListOffsets"),
-    Known("newer-versions", "log_offsets.by_time", "", CLOSED, api="ListOffsets"),
 )

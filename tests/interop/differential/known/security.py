@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.interop.differential.comparison import ABSENT
 from tests.interop.differential.register import Known
 from tests.interop.differential.side import CLOSED
 
@@ -19,4 +20,7 @@ KNOWN: Final = (
     Known("refused-as-a-whole", "secured.refusals", "topics.*", api="ListPartitionReassignments"),
     Known("refused-followers", "secured.refusals", "error_code", 0, 31, "Fetch", _FOLLOWER),
     Known("refused-followers", "secured.refusals", "responses.*", api="Fetch", label=_FOLLOWER),
+    Known("id-of-the-refused", "secured.refusals", "responses.an id", ours=ABSENT, api="AlterShareGroupOffsets"),
+    Known("id-of-the-refused", "secured.refusals", "responses.no id", ABSENT, api="AlterShareGroupOffsets"),
+    Known("shares-of-no-topic", "secured.refusals", "error_code", -1, 0, "ShareFetch", "*, there is not"),
 )

@@ -4,6 +4,7 @@ brokers send.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.interop.differential.batches import Producer, batch
@@ -70,38 +71,75 @@ def list_transactions(side: Side) -> None:
     end_transaction(side, producer, False)
 
 
+def _write_marker(
+    side: Side,
+    version: int,
+    label: str,
+    producer: Producer,
+    partitions: list[int],
+    *,
+    commit: bool = False,
+    transaction_version: int = 0,
+) -> None:
+    marker = {
+        "producer_id": producer.id,
+        "producer_epoch": producer.epoch,
+        "transaction_result": commit,
+        "topics": [{"name": side.own("a"), "partition_indexes": partitions}],
+        "coordinator_epoch": 0,
+        "transaction_version": transaction_version,
+    }
+    side.ask(ApiKey.WRITE_TXN_MARKERS, version, {"markers": [marker]}, label)
+
+
 @scenario
 def markers(side: Side) -> None:
     """Send WriteTxnMarkers for a producer with an open transaction, for a producer without one, for a fenced producer,
     and for a missing partition.
     """
     create(side, "a", 3)
-    producer = transactional_producer(side, "t")
-    add_partitions(side, producer, {"a": [0, 1]})
-    produce(side, "a", batch(1, producer, 0), transactional_id="t")
+    for version, name in ((1, "t"), (2, "u")):
+        producer = transactional_producer(side, name)
+        add_partitions(side, producer, {"a": [0, 1]})
+        produce(side, "a", batch(1, producer, 0), transactional_id=name)
+        write = partial(_write_marker, side, version)
+        write("epoch before", producer.at(epoch=-1), [0])
+        write("unknown partition", producer, [9])
+        write("no transaction in it", producer, [1])
+        write("a producer that never wrote", idempotent_producer(side), [2], commit=True)
+        write("open transaction", producer, [0], commit=True)
+        write("again", producer, [0], commit=True)
+        await_markers(side, "a")
+        side.ask(ApiKey.WRITE_TXN_MARKERS, version, {"markers": []}, "none")
+        for partition in (0, 1, 2):
+            fetch(side, "a", partition=partition, isolation=READ_COMMITTED)
+        describe_producers(side, "a", 0, 1, 2)
+        end_transaction(side, producer, False)
+        await_transaction(side, name, "CompleteAbort")
 
-    def write(label: str, whose: Producer, partitions: list[int], *, commit: bool = False, epoch: int = 0) -> None:
-        marker = {
-            "producer_id": whose.id,
-            "producer_epoch": whose.epoch,
-            "transaction_result": commit,
-            "topics": [{"name": side.own("a"), "partition_indexes": partitions}],
-            "coordinator_epoch": epoch,
-        }
-        side.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, label)
 
-    write("epoch before", producer.at(epoch=-1), [0])
-    write("unknown partition", producer, [9])
-    write("no transaction in it", producer, [1])
-    write("a producer that never wrote", idempotent_producer(side), [2], commit=True)
-    write("open transaction", producer, [0], commit=True)
-    write("again", producer, [0], commit=True)
-    await_markers(side, "a")
-    side.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": []}, "none")
-    for partition in (0, 1, 2):
+@scenario
+def markers_of_transactions_v2(side: Side) -> None:
+    """Send WriteTxnMarkers v2 with the version of the transaction protocol (KIP-1228), and producer epochs around that
+    of the open transaction. The coordinator does not end these transactions, since markers of other senders have raised
+    the producer epochs in the partitions.
+    """
+    versions = (0, 1, 2, 3)
+    create(side, "a", len(versions) + 1)
+    for partition, transaction_version in enumerate(versions):
+        name = f"t{partition}"
+        producer = transactional_producer(side, name)
+        add_partitions(side, producer, {"a": [partition]})
+        produce(side, "a", batch(1, producer, 0), name, partition=partition, transactional_id=name)
+        for more in (0, 1, 1, 0, 2):
+            label = f"transaction version {transaction_version}, epoch {more:+d}"
+            whose = producer.at(epoch=more)
+            _write_marker(side, 2, label, whose, [partition], transaction_version=transaction_version)
+        await_markers(side, "a", partition)
+        describe_producers(side, "a", partition, label=name)
         fetch(side, "a", partition=partition, isolation=READ_COMMITTED)
-    describe_producers(side, "a", 0, 1, 2)
-    end_transaction(side, producer, False)
+    nobody = idempotent_producer(side)
+    _write_marker(side, 2, "transaction version -1", nobody, [len(versions)], transaction_version=-1)
 
 
 @scenario

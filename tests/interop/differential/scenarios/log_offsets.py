@@ -168,11 +168,12 @@ def log_directories(side: Side) -> None:
         topics = [{"topic": side.own(topic), "partitions": indexes} for topic, indexes in partitions.items()]
         side.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics}, label)
 
-    for version in (1, 2, 3, 4):
+    for version in (1, 2, 3, 4, 5):
         ask(version, "one", a=[0])
-    ask(4, "both", a=[0, 1])
-    ask(4, "twice, and unknown ones", a=[0, 7, 0], none=[0])
-    ask(4, "none")
+    for version in (4, 5):
+        ask(version, "both", a=[0, 1])
+        ask(version, "twice, and unknown ones", a=[0, 7, 0], none=[0])
+        ask(version, "none")
 
 
 @scenario

@@ -17,6 +17,7 @@ from tests.interop.differential.members import (
     leave,
     only_member,
     settle_groups,
+    topic_of,
 )
 from tests.interop.differential.messages import Plain
 from tests.interop.differential.scenario import scenario
@@ -27,13 +28,13 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def versions(side: Side) -> None:
-    """Commit offsets and read them back, in every version that Kafka 4.1 has."""
+    """Commit offsets and read them back, in every version."""
     create(side, "a", 2)
     coordinator(side, "g", GROUP)
     all_offsets(side, "g", "unknown group")
-    for version in range(2, 10):
+    for version in range(2, 11):
         commit_offset(side, "g", offset=version, metadata=f"v{version}", leader_epoch=version % 2 - 1, version=version)
-        all_offsets(side, "g", "all", version=min(version, 7))
+        all_offsets(side, "g", "all", version=version)
     describe_groups(side, "g", label="only offsets")
     named = [{"name": side.own("a"), "partition_indexes": [0, 1, 9]}]
     named.append({"name": side.own("none"), "partition_indexes": [0]})
@@ -51,22 +52,26 @@ def many_groups(side: Side) -> None:
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g")
-    named = [{"name": side.own("a"), "partition_indexes": [0, 5]}]
+    named = [{**topic_of(side, "a"), "partition_indexes": [0, 5]}]
 
     def of(group: str, topics: list[Plain] | None, **more: object) -> Plain:
         return {"group_id": group_name(side, group), "topics": topics, **more}
 
-    for version in (8, 9):
+    for version in (8, 9, 10):
         for groups, label in (
             ([of("g", named), of("none", named)], "known, unknown"),
             ([of("g", None)], "all topics"),
+            ([of("g", [{**topic_of(side, "none"), "partition_indexes": [0, 5]}, *named])], "an unknown topic"),
             ([], "none"),
             ([of("g", named), of("g", None)], "twice"),
         ):
             side.ask(ApiKey.OFFSET_FETCH, version, {"groups": groups}, label)
-    for epoch in (5, -1):
-        groups = [of("g", named, member_id="m", member_epoch=epoch)]
-        side.ask(ApiKey.OFFSET_FETCH, 9, {"groups": groups}, f"member epoch {epoch}")
+    for version in (9, 10):
+        for epoch in (5, -1):
+            groups = [of("g", named, member_id="m", member_epoch=epoch)]
+            side.ask(ApiKey.OFFSET_FETCH, version, {"groups": groups}, f"member epoch {epoch}")
+    no_id = [{"topic_id": bytes(16), "partition_indexes": [0]}]
+    side.ask(ApiKey.OFFSET_FETCH, 10, {"groups": [of("g", no_id)]}, "the topic id zero")
 
 
 @scenario
@@ -74,8 +79,8 @@ def partitions(side: Side) -> None:
     """Use partitions and topics that do not exist."""
     create(side, "a", 2)
     coordinator(side, "g", GROUP)
-    commit_offset(side, "g", "unknown topic", topic="none")
-    for version in (2, 9):
+    for version in (2, 9, 10):
+        commit_offset(side, "g", "unknown topic", topic="none", version=version)
         commit_offset(side, "g", "unknown partitions", partitions=(0, 1, 2, -1, 2**31 - 1), version=version)
     all_offsets(side, "g", "after unknown partitions")
 
@@ -133,7 +138,7 @@ def with_members(side: Side) -> None:
     coordinator(side, "g", GROUP)
     member = only_member(side, "g")
     mine, generation = member.id, member.generation
-    for version in (2, 7, 9):
+    for version in (2, 7, 9, 10):
         for at, who, label in (
             (generation, mine, "a member"),
             (generation + 1, mine, "next generation"),

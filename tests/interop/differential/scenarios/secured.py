@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from tests.integration.cases.authorization_cases import ABSENT, CASES, Case, Names
-from tests.interop.differential.coverage import NOT_IN_KAFKA_4_1
 from tests.interop.differential.logged_in import PASSWORD, USER, LoggedIn
 from tests.interop.differential.scenario import scenario
 from tests.interop.differential.side import NODE_ID, Side
@@ -128,11 +127,8 @@ def _ask_all_versions(side: Side, case: Case, names: Names, label: str) -> None:
     if SERVED[api].is_for_brokers:
         return
     for version in case.versions:
-        if (api, version) not in NOT_IN_KAFKA_4_1:
-            side.send(api, version, _made(case, version, names))
-            side.receive(
-                api, version, f"{case.rule.operation.shown} {case.rule.resource.shown} {case.rule.when}, {label}"
-            )
+        side.send(api, version, _made(case, version, names))
+        side.receive(api, version, f"{case.rule.operation.shown} {case.rule.resource.shown} {case.rule.when}, {label}")
 
 
 def _made(case: Case, version: int, names: Names) -> Any:

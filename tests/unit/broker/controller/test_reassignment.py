@@ -135,6 +135,17 @@ def test_a_present_replica_may_stay_in_the_target_while_its_broker_is_down():
     assert begin(view, KEY, (3, 1), 9).assignment == ReplicaAssignment((3, 1, 2), (), (2,))
 
 
+@pytest.mark.parametrize("leader", [KnownBroker(1, 8), KnownBroker(1)], ids=["registered again", "absent"])
+def test_a_reassignment_waits_for_the_election_while_the_leader_was_away(leader):
+    """A write of the state would let the returned leader lead in its old epoch, perhaps without its last records."""
+    view = view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1)
+    view.put_brokers([leader, KnownBroker(2, 1), KnownBroker(3, 1)])
+    for target in ((2, 3, 1), (1, 2)):
+        with pytest.raises(KafkaError, match="the election comes first") as refused:
+            begin(view, KEY, target, 9)
+        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
 def test_cancelling_without_a_reassignment_is_refused():
     with pytest.raises(KafkaError) as raised:
         begin(view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1), KEY, None, 9)

@@ -5,6 +5,8 @@ The cluster image decides which broker leads a partition of the topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,20 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
     topic = InternalTopic(tmp_path)
     yield topic
     topic.close()
+
+
+@pytest.fixture
+def internal_topics(tmp_path: Path) -> Iterator[Iterator[InternalTopic]]:
+    """New internal topics, for a test that measures the same work several times."""
+    with ExitStack() as opened:
+
+        def topics() -> Iterator[InternalTopic]:
+            for number in count():
+                topic = InternalTopic(tmp_path / str(number))
+                opened.callback(topic.close)
+                yield topic
+
+        yield topics()
 
 
 @pytest.fixture

@@ -63,12 +63,18 @@ def judge(found: StoreFacts, *directories: DirectoryFacts, accept: tuple[str, ..
 RIGHT: list[Any] = [
     pytest.param(empty(ZOOKEEPER), [NEW], {}, {"may_found": True}, id="all new"),
     pytest.param(empty(EMBEDDED), [NEW, NEW_B], {}, {"may_found": True}, id="all new, alone"),
-    pytest.param(store(ZOOKEEPER), [NEW], {}, {}, id="new directories of a member"),
+    pytest.param(store(ZOOKEEPER, registration=-1, nonce=""), [NEW], {}, {}, id="a new member"),
+    pytest.param(
+        store(ZOOKEEPER), [NEW], {}, {"is_unsure": True, "warnings": 1}, id="new directories of a former member",
+    ),
     pytest.param(store(ZOOKEEPER), [MEMBER], {}, {}, id="a restart of a member"),
     pytest.param(store(EMBEDDED), [ALONE], {}, {}, id="a restart alone"),
     pytest.param(store(ZOOKEEPER), [directory(ZOOKEEPER, node_id=1)], {}, {}, id="a restart of the noted node"),
     pytest.param(store(ZOOKEEPER, zxid=900), [MEMBER], {}, {}, id="others have written since"),
-    pytest.param(store(ZOOKEEPER), [UNKNOWN], {}, {}, id="an upgrade of a member"),
+    pytest.param(
+        store(ZOOKEEPER), [UNKNOWN], {}, {"is_unsure": True, "warnings": 1},
+        id="empty logs of a start that ended early, or an upgrade of a member without its trace",
+    ),
     pytest.param(store(ZOOKEEPER, nonce="", store_id=""), [MEMBER_OF_0_1], {}, {}, id="an upgrade, with its trace"),
     pytest.param(store(EMBEDDED, nonce="", store_id=""), [ALONE_IN_0_1], {}, {}, id="an upgrade alone"),
     pytest.param(store(ZOOKEEPER, nonce="", registration=9), [MEMBER], {}, {}, id="back from the release before"),

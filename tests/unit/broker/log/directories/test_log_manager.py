@@ -98,6 +98,30 @@ def test_a_log_is_made_closed_and_reopened(start, tmp_path):
     assert make_log(manager, "orders", 0, TOPIC_ID, SMALL) is log
 
 
+def flipped(content: bytes) -> bytes:
+    return content[:-3] + bytes([content[-3] ^ 4]) + content[-2:]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_cut"),
+    [
+        pytest.param(lambda content: content, False, id="whole"),
+        pytest.param(flipped, True, id="a changed bit in the last batch"),
+        pytest.param(lambda content: content[:-5], True, id="an incomplete batch"),
+        pytest.param(lambda content: content + bytes(100), True, id="bytes that are no batch"),
+    ],
+)
+def test_s81_a_start_says_which_logs_lost_their_ends_in_recovery(start, tmp_path, change, is_cut):
+    manager = start()
+    fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
+    fill(make_log(manager, "orders", 1, TOPIC_ID, SMALL), 3)
+    crash(manager)
+    directory = tmp_path / "data" / "orders-1"
+    (file,) = directory.glob("*.log")
+    file.write_bytes(change(file.read_bytes()))
+    assert start().cut_at_start == ([str(directory)] if is_cut else [])
+
+
 def test_the_cleaner_checkpoint_is_remembered(start, tmp_path):
     manager = start()
     for partition in (0, 1):

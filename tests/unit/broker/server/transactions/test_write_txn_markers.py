@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from tests.support.handlers import answered, asked
@@ -76,6 +77,18 @@ async def test_each_marker_has_its_answer_at_its_place() -> None:
     first, last = appender.markers[0], appender.markers[-1]
     assert first == (Marker(ProducerIdAndEpoch(7, 1), True, 4, 2), TopicPartition("orders", 0))
     assert last[0].commits is False
+
+
+async def test_a_marker_with_an_invalid_producer_or_transaction_version_is_not_appended() -> None:
+    appender = Appender({})
+    unsound = [
+        replace(marker(7, True, orders=[0]), **{field: -1})
+        for field in ("producer_id", "producer_epoch", "transaction_version")
+    ]
+    request = WriteTxnMarkersRequest(markers=[*unsound, marker(7, True, orders=[0])])
+    answer = await answered(write_txn_markers.handle, request, context_of(appender, Timers()))
+    assert [code for *_, code in codes(answer)] == [ErrorCode.INVALID_REQUEST] * 3 + [ErrorCode.NONE]
+    assert len(appender.markers) == 1
 
 
 async def test_a_marker_whose_replicas_are_slow_is_sent_again_and_delays_no_other() -> None:
