@@ -22,7 +22,7 @@ from oncelog_pipeline.arrow.headers import encoded_headers, header_counts, heade
 from oncelog_pipeline.arrow.record_columns import RecordColumns
 from oncelog_pipeline.arrow.row_digest import digest_of_columns
 from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
-from oncelog_pipeline.arrow.whole_batches import WholeBatches
+from oncelog_pipeline.arrow.whole_batches import RecordParts, WholeBatches
 from oncelog_pipeline.sink.digest import Digest
 from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
@@ -74,7 +74,8 @@ class EncodedColumns:
         """Return the rows of all PackedRows, divided into batches. The result is cached."""
         key = size_limit, len(self.bounds)
         if self._whole is None or self._whole[0] != key:
-            self._whole = key, WholeBatches(self, sorted(self.bounds), size_limit)
+            parts = RecordParts(self.sizes, self.ends, self.key_codes, self.columns.timestamps_ms, self.kind)
+            self._whole = key, WholeBatches(parts, sorted(self.bounds), size_limit)
         return self._whole[1]
 
 

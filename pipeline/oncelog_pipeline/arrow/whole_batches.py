@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,23 @@ from oncelog_pipeline.arrow.varints import Codes, content_and_ends, varints, wid
 from oncelog_protocol.records.batch import HEADER_SIZE
 from oncelog_protocol.records.packing import ATTRIBUTES
 
-if TYPE_CHECKING:
-    from oncelog_pipeline.arrow.packed_rows import EncodedColumns
-
 NO_DELTA: Final = b"\x00"
 """The varint of the number 0: the timestamp delta of a record with its batch's base timestamp."""
+
+
+class RecordParts(NamedTuple):
+    """The properties of all rows on which their division and their heads depend."""
+
+    sizes: Any
+    """The encoded size of each record in bytes, not counting its length, timestamp and offset fields."""
+    ends: Any
+    """Item i is the total of `sizes` before row i; the last item is the total of all rows."""
+    key_codes: Codes | bytes
+    """The encoded size of each key."""
+    timestamps_ms: Any
+    """The timestamp of each record; None if all records get the base timestamp of their batch."""
+    kind: pa.DataType
+    """pa.binary() or pa.large_binary()"""
 
 
 class WholeBatches:
@@ -38,31 +50,29 @@ class WholeBatches:
     about the same size.
     """
 
-    def __init__(self, encoded: EncodedColumns, bounds: Sequence[int], size_limit: int) -> None:
+    def __init__(self, parts: RecordParts, bounds: Sequence[int], size_limit: int) -> None:
         first, end = bounds[0], bounds[-1]
-        times = encoded.columns.timestamps_ms
+        times = parts.timestamps_ms
         time_width = len(NO_DELTA)
         if times is not None:
             longest = int(times[first:end].max()) - int(times[first:end].min())
             time_width = max(width(longest), width(-longest))
-        largest = int(encoded.sizes[first:end].max()) + time_width + width(end - first)
+        largest = int(parts.sizes[first:end].max()) + time_width + width(end - first)
         more = time_width + width(end - first) + width(largest)
-        self.starts = _batch_starts(
-            encoded.ends + more * np.arange(len(encoded.ends)), bounds, size_limit - HEADER_SIZE
-        )
+        self.starts = _batch_starts(parts.ends + more * np.arange(len(parts.ends)), bounds, size_limit - HEADER_SIZE)
         starts = np.array(self.starts)
         counts = np.diff(starts)
         offset_codes = varints(np.arange(first, end) - np.repeat(starts[:-1], counts))
         time_codes: Codes | bytes = NO_DELTA
-        sizes = encoded.sizes[first:end] + offset_codes.widths
+        sizes = parts.sizes[first:end] + offset_codes.widths
         if times is None:
             sizes += len(NO_DELTA)
         else:
             time_codes = varints(times[first:end] - np.repeat(times[starts[:-1]], counts))
             sizes += time_codes.widths
         size_codes = varints(sizes)
-        key_codes = encoded.key_codes
-        codes = [
+        key_codes = parts.key_codes
+        codes: list[Codes | bytes] = [
             size_codes,
             ATTRIBUTES,
             time_codes,
@@ -70,7 +80,7 @@ class WholeBatches:
             key_codes if isinstance(key_codes, bytes) else key_codes.only(first, end),
         ]
         self._first = first
-        self._heads = _with_gaps(*content_and_ends(codes, end - first), starts - first, encoded.kind)
+        self._heads = _with_gaps(*content_and_ends(codes, end - first), starts - first, parts.kind)
         record_ends: Any = np.zeros(end - first + 1, np.int64)
         np.cumsum(sizes + size_codes.widths, out=record_ends[1:])
         self._places = record_ends[starts - first].tolist()
