@@ -9,6 +9,7 @@ from oncelog_protocol.records.builder import (
     single_record_batch,
 )
 from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.packing import Packed
 from oncelog_protocol.records.record import Record, read_records
 
 NOW = 1_700_000_000_000
@@ -123,3 +124,23 @@ def test_every_buffer_type_is_accepted():
 def test_a_batch_of_a_single_record_has_the_bytes_of_the_builder(key, value, producer):
     built = build_batch([Record(0, 1_700_000_000_000, key, value, [])], **producer)
     assert single_record_batch(1_700_000_000_000, key, value, **producer) == built
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_a_whole_batch_equals_the_batch_of_its_records(compression):
+    values = [b"a", b"b" * 70, b""]
+    plain = RecordBatchBuilder(size_limit=1000)
+    for value in values:
+        plain.append(NOW, None, value)
+    records = b"".join(encode_record(offset, 0, None, value) for offset, value in enumerate(values))
+    data = bytearray(HEADER_SIZE) + records
+    whole = RecordBatchBuilder.whole(Packed(data, [NOW] * len(values), NOW))
+    assert whole.size == HEADER_SIZE + len(records)
+    for builder in (plain, whole):
+        builder.close(compression)
+    sent = whole.build(producer_id=1)
+    assert sent == plain.build(producer_id=1)
+    assert whole.size == len(sent)
+    before = bytes(sent)
+    assert whole.build(producer_id=2) == plain.build(producer_id=2)
+    assert sent == before, "a transport may still be sending the first buffer"
