@@ -255,7 +255,7 @@ def world_with_share(run: SimpleNamespace, sessions: list[tuple[str, str]]) -> A
     hosted = LedPartition(is_current=True, key=SimpleNamespace(text="g:t:0", group_id="g"), share=SimpleNamespace())
     hosted.share.runs = SimpleNamespace(runs=[run])
     shares = SimpleNamespace(all=lambda: [hosted], sessions=SimpleNamespace(_sessions=dict.fromkeys(sessions)))
-    parts = SimpleNamespace(coordinators=SimpleNamespace(share_partitions=shares))
+    parts = SimpleNamespace(coordinators=SimpleNamespace(present=SimpleNamespace(share_partitions=shares)))
     machine = SimpleNamespace(
         number=1,
         broker=SimpleNamespace(parts=parts),
