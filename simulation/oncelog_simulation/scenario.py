@@ -12,6 +12,7 @@ from oncelog_simulation.drawing import draw_plan, lightened, shortened
 from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.decisions import Decisions
+from oncelog_simulation.judges.durable import Durable
 from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.laggards import Laggards
@@ -71,6 +72,7 @@ class WholeCluster:
             Leaders(),
             committed,
             Decisions(committed),
+            Durable(committed),
             Elections(world),
             Leases(world),
             Laggards(),

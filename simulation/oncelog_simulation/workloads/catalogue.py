@@ -10,11 +10,14 @@ from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimm
 from oncelog_simulation.workloads.careless import CarelessWriter
 from oncelog_simulation.workloads.ghosts import Ghost
 from oncelog_simulation.workloads.groups import GROUP, MIXED_GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
+from oncelog_simulation.workloads.late_peers import LatePeer
+from oncelog_simulation.workloads.newer_ghosts import NewerGhost
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.pipelines import GROUP as PIPELINES
 from oncelog_simulation.workloads.pipelines import Pipeline
 from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
+from oncelog_simulation.workloads.repeaters import Repeater
 from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.sharers import Sharer
 from oncelog_simulation.workloads.sleepers import (
@@ -24,6 +27,7 @@ from oncelog_simulation.workloads.sleepers import (
     SleepingTransactions,
     StayingGroup,
 )
+from oncelog_simulation.workloads.strangers import Stranger
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
 from oncelog_simulation.workloads.tables import TableWriter
@@ -34,7 +38,7 @@ from oncelog_simulation.workloads.zombies import Zombie
 
 GROUPS: Final = (
     *(GROUP, NEWER_GROUP, MIXED_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
-    *("ghost-1-group", "ghost-2-group", STREAMS_GROUP),
+    *("ghost-1-group", "ghost-2-group", "newer-ghost-1-group", STREAMS_GROUP),
 )
 """The groups whose committed offsets are watched."""
 WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
@@ -53,14 +57,18 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "sharer-1": Sharer,
     "sharer-2": Sharer,
     "sharer-3": Sharer,
+    "stranger-1": Stranger,
     "streams-member-1": StreamsMember,
     "streams-member-2": StreamsMember,
     "ghost-1": Ghost,
     "ghost-2": Ghost,
+    "newer-ghost-1": NewerGhost,
     "two-phase-1": TwoPhaseWriter,
     "two-phase-2": TwoPhaseWriter,
     "zombie-1": Zombie,
     "zombie-2": Zombie,
+    "repeater-1": Repeater,
+    "late-peer-1": LatePeer,
     "reader-committed": lambda notes, name: Reader(notes, name, is_committed=True),
     "reader-uncommitted": lambda notes, name: Reader(notes, name, is_committed=False),
     "ends-watcher": EndsWatcher,
@@ -88,7 +96,9 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "newer-member-2": ("writer-1",),
     "sharer-1": ("writer-1",),
     "sharer-2": ("writer-1",),
+    "stranger-1": ("sharer-1", "sharer-2", "writer-1"),
     "mover": ("writer-1",),
+    "late-peer-1": ("payer-1",),
     "reader-committed": ("payer-1",),
     "reader-uncommitted": ("payer-1",),
     "ends-watcher": ("payer-1",),
