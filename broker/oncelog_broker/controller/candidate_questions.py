@@ -131,7 +131,7 @@ class CandidateQuestions:
         now, due, wanted = self._clock.monotonic(), [], list[Question]()
         waiting: list[PartitionKey] = []
         stuck: list[PartitionKey] = []
-        for key in list(term.undecided):
+        for key in sorted(term.undecided):
             await term.pause()
             found = awaited(term.view, key)
             if found is None:
