@@ -85,9 +85,9 @@ class TransactionMetadata(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
     last_epoch: int = NO_EPOCH
-    """The previous epoch of the same producer; NO_EPOCH if there is none. A producer that sends this epoch repeats a
-    request whose response was lost (KIP-360). The field exists only in memory, because Kafka's log format has no such
-    field."""
+    """The previous epoch of the same producer; NO_EPOCH if there is none, or if a transaction has begun since the
+    producer got its present epoch. A producer that sends this epoch repeats a request whose response was lost
+    (KIP-360). The field exists only in memory, because Kafka's log format has no such field."""
     next_producer_epoch: int = NO_EPOCH
     """The producer epoch of the owner that has taken over the open transaction; the owner's producer id is
     `next_producer_id`. NO_EPOCH if no new owner has taken over the transaction.
@@ -175,6 +175,19 @@ class TransactionMetadata(NamedTuple):
             next_producer_id=NO_PRODUCER_ID,
         )
 
+    def granted_again(self, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+        """Give the owner its present producer id and epoch, which it does not know yet: the response was lost, or the
+        owner's request has aborted the owner's open transaction. As after every successful InitProducerId, the timeout
+        is that of the request, and a late EndTxn with the previous epoch is fenced.
+        """
+        return self._to(
+            TransactionState.EMPTY,
+            now_ms,
+            previous_producer_id=self.previous_producer_id,
+            timeout_ms=timeout_ms,
+            start_timestamp=NO_TIMESTAMP,
+        )
+
     def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
         """Give the unchanged open transaction to a new owner, which can only end the transaction (KIP-939). Raises
         NeedsProducerId.
@@ -204,6 +217,7 @@ class TransactionMetadata(NamedTuple):
         return self._to(
             TransactionState.ONGOING,
             now_ms,
+            last_epoch=NO_EPOCH,
             partitions=self.partitions | added,
             start_timestamp=self.start_timestamp if is_open else now_ms,
             client_transaction_version=client_transaction_version,
