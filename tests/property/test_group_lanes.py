@@ -71,7 +71,10 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=2, max_size=6)
 
 REJOINED = [("join", "static"), ("sync", "member"), ("sync", "static")]
 """Steps after which the group has its next generation, and older requests of its members are still remembered."""
-REASSIGNED = [("consumer_heartbeat", {"topic_partitions": []})] * 2 + [("beat", CONSUMER, 0)] * 2
+REASSIGNED = [
+    ("beat", CONSUMER, 0), ("advance", 2.0), ("beat", CONSUMER, 0), ("beat", CONSUMER, 0),
+    ("consumer_heartbeat", {"topic_partitions": []}), ("beat", CONSUMER, 0),
+]  # fmt: skip
 """Steps with which the member of the consumer protocol moves to the partitions of a new topic, in a later epoch."""
 
 
