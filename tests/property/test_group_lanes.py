@@ -69,9 +69,9 @@ changes = st.one_of(
 scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=2, max_size=6)), min_size=1, max_size=8)
 
 
-REJOINED = [("join", "static"), ("sync", "member"), ("sync", "static")]
+REJOINED: list[tuple[Any, ...]] = [("join", "static"), ("sync", "member"), ("sync", "static")]
 """Steps after which the group has its next generation, and older requests of its members are still remembered."""
-REASSIGNED = [
+REASSIGNED: list[tuple[Any, ...]] = [
     ("beat", CONSUMER, 0), ("advance", 2.0), ("beat", CONSUMER, 0), ("beat", CONSUMER, 0),
     ("consumer_heartbeat", {"topic_partitions": []}), ("beat", CONSUMER, 0),
 ]  # fmt: skip
