@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,8 @@ def serve(
     else:
         opening = worker.opening(lambda: broker.failed.set())
         broker = Broker(config, store=opening, shared_listeners=worker.listeners(config))
-    sys.exit(uvloop.run(_run(broker, startup_options)))
+    beats = worker is not None and not worker.store_place
+    sys.exit(uvloop.run(_run(broker, startup_options, beats=beats)))
 
 
 def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
@@ -184,8 +186,10 @@ def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
         raise Failure(f"cannot start: {error}") from None
 
 
-async def _run(broker: object, startup_options: StartupOptions) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+async def _run(broker: object, startup_options: StartupOptions, *, beats: bool) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `beats` says whether standard output gets lines that show
+    that the event loop runs.
+    """
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.identity.note import NoteError
@@ -238,6 +242,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     if startup_options.line is not None:
         click.echo(startup_options.line)
     sys.stdout.flush()
+    beating = loop.create_task(_beat()) if beats else None
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
     code = 1 if failed.done() else 0
@@ -247,7 +252,21 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     failed.cancel()
     startup_options.end()
     await broker.stop()
+    if beating is not None:
+        beating.cancel()
     return code
+
+
+async def _beat() -> None:
+    """Write a line to standard output every BEAT_SECONDS, for the supervisor of this worker (`hang_watch`)."""
+    from oncelog_broker.workers.hang_watch import BEAT, BEAT_SECONDS
+
+    output = sys.stdout.fileno()
+    os.set_blocking(output, False)  # a supervisor that is paused must not stop the event loop
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        with suppress(OSError):  # the pipe is full, or the supervisor has ended
+            os.write(output, BEAT)
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
