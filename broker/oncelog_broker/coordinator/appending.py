@@ -14,7 +14,6 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder, single_record_batch
 from oncelog_protocol.records.compression import Compression
-from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +44,10 @@ def append_records(
     nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     is_transactional = producer_id != NO_PRODUCER_ID
+    batch: bytearray | memoryview
     if len(encoded) == 1 and compression is Compression.NONE:  # the usual case
         ((key, value),) = encoded
-        batch: Buffer = single_record_batch(
+        batch = single_record_batch(
             now_ms, key, value,
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional,
         )  # fmt: skip
@@ -61,7 +61,7 @@ def append_records(
     return append_batch(partition, batch, effects.too_large)
 
 
-def append_batch(partition: Partition, batch: Buffer, too_large: ErrorCode) -> int:
+def append_batch(partition: Partition, batch: bytearray | memoryview, too_large: ErrorCode) -> int:
     """Append a batch of a coordinator's records; returns its base offset. `too_large` is the error code for records
     that are too large for the log. Raises KafkaError as `append_records`.
     """
