@@ -24,6 +24,7 @@ for folder in (ROOT, ROOT / "bench", *(ROOT / "tests" / "integration" / each for
 
 import broker_cost as cost  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
+from group_load import ClassicMember, ConsumerMember  # noqa: E402
 from kept import keep  # noqa: E402
 from raw import RawClient  # noqa: E402
 from table import Row  # noqa: E402
@@ -34,6 +35,8 @@ TURNS: Final = 12
 TOPIC: Final = "load"
 WIDE: Final = "wide"
 """The name of the topic with ten partitions."""
+LONG_BATCHES: Final = (64 << 10, 1040 << 10)
+"""Sizes in bytes of the batches of the logs that are read 1 MB at a time."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class Build:
 
     broker: BrokerProcess
     client: RawClient
+    reads: dict[int, tuple[list[bytes], int]] = field(default_factory=dict)
+    """Maps the size of batches to the requests that read a log of such batches, and their total bytes."""
     spent: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -60,6 +65,29 @@ def produce(size: int, record: int, count: int, window: int) -> Load:
 def fetch(build: Build) -> cost.Cost:
     requests = [cost.fetch_request("read", offset, 64 << 10) for offset in range(0, 600, 60)]
     return cost.fetch_cost(build.client, build.broker.pid, requests, 0, 60)
+
+
+def fetch_long(batch_bytes: int) -> Load:
+    """Return a load that reads a log of batches of this size, 1 MB at a time."""
+
+    def run(build: Build) -> cost.Cost:
+        requests, total_bytes = build.reads[batch_bytes]
+        return cost.fetch_cost(build.client, build.broker.pid, requests, total_bytes, 12)
+
+    return run
+
+
+def member(kind: type[ClassicMember], request: str, count: int) -> Load:
+    """Return a load of `count` heartbeats or commits of the only member of a group; `request` names the method of the
+    member that creates one.
+    """
+
+    def run(build: Build) -> cost.Cost:
+        with contextlib.closing(kind(build.broker.port, WIDE)) as joined:
+            requests = [getattr(joined, request)() for _ in range(count)]
+            return cost.measured(build.broker.pid, lambda: joined.repeat(requests))
+
+    return run
 
 
 def connections(count: int, rounds: int) -> Load:
@@ -108,6 +136,12 @@ LOADS: Final[dict[str, Load]] = {
     "produce 64 KB of 1 KB records": produce(64 << 10, 1000, 300, 4),
     "produce 64 KB of 100 B records": produce(64 << 10, 100, 300, 4),
     "fetch 64 KB": fetch,
+    "fetch 1 MB of 64 KB batches": fetch_long(64 << 10),
+    "fetch 1 MB in one batch": fetch_long(1040 << 10),
+    "heartbeat": member(ClassicMember, "heartbeat", 1000),
+    "heartbeat (KIP-848)": member(ConsumerMember, "heartbeat", 1000),
+    "offset commit": member(ClassicMember, "commit", 1000),
+    "offset commit (KIP-848)": member(ConsumerMember, "commit", 1000),
     "produce 1 x 100 B, 50 connections": connections(50, 40),
     "transaction of one record (V2)": transactions(2, 1, 300),
     "transaction of one record (V1)": transactions(1, 1, 300),
@@ -125,7 +159,8 @@ def opened(stack: contextlib.ExitStack, command: str | None) -> Build:
     for frame in client.pipeline(cost.produce_request("read", cost.batch(1 << 10, 1000)), 700, 16):
         cost.check_produced(frame)
     find_coordinator(client, "any", GROUP)
-    return Build(broker, client)
+    reads = {size: cost.readable_log(client, f"long-{size}", cost.batch(size, 1000)) for size in LONG_BATCHES}
+    return Build(broker, client, reads)
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.network import Network
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.upkeep.controlled_shutdown import ControlledShutdown, Patience
 from oncelog_broker.web.http_service import HttpService
@@ -69,14 +70,15 @@ class Broker:
         disk: Disk | None = None,
         network: Network | None = None,
         store: StoreOpening | None = None,
+        tasks: Tasks | None = None,
         shared_listeners: Sequence[Listener] = (),
     ) -> None:
         """`clock`, `disk`, `network`: None means the clock, disk or network of the operating system. `store`: opens the
         metadata store; None means the store that the configuration names. Several brokers of one process may share a
-        `MemoryTree`. `shared_listeners`: addresses on which all workers of this machine listen; empty if this broker is
-        not a worker.
+        `MemoryTree`. `tasks`: owns the background work; None means a new owner. `shared_listeners`: addresses on which
+        all workers of this machine listen; empty if this broker is not a worker.
         """
-        self._host = Host.of(clock, disk, network)
+        self._host = Host.of(clock, disk, network, tasks)
         self._settings = Settings(config, self._host.clock)
         self._opening = store
         self._shared_listeners = shared_listeners

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -185,7 +186,8 @@ def _serve(
     else:
         opening = worker.opening(lambda: broker.failed.set())
         broker = Broker(config, store=opening, shared_listeners=worker.listeners(config))
-    return uvloop.run(_run(broker, startup_options))
+    beats = worker is not None and not worker.store_place
+    return uvloop.run(_run(broker, startup_options, beats=beats))
 
 
 def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
@@ -211,8 +213,10 @@ def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
         raise CannotServe(str(error)) from None
 
 
-async def _run(broker: object, startup_options: StartupOptions) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+async def _run(broker: object, startup_options: StartupOptions, *, beats: bool) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `beats` says whether standard output gets lines that show
+    that the event loop runs.
+    """
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.coordinator.later_imports import import_later
@@ -265,6 +269,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     tell(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
     if startup_options.line is not None:
         tell(startup_options.line)
+    beating = loop.create_task(_beat()) if beats else None
     importing = loop.create_task(import_later())
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -275,7 +280,21 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         task.cancel()
     startup_options.end()
     await broker.stop()
+    if beating is not None:
+        beating.cancel()
     return code
+
+
+async def _beat() -> None:
+    """Write a line to standard output every BEAT_SECONDS, for the supervisor of this worker (`hang_watch`)."""
+    from oncelog_broker.workers.hang_watch import BEAT, BEAT_SECONDS
+
+    output = sys.stdout.fileno()
+    os.set_blocking(output, False)  # a supervisor that is paused must not stop the event loop
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        with suppress(OSError):  # the pipe is full, or the supervisor has ended
+            os.write(output, BEAT)
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
@@ -17,12 +18,17 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = Path(__file__).parent / "rules.toml"
+LEVELS: Final = {"unit": "unit", "property": "property", "simulation": "simulated"}
+"""The levels of tests, by their folders in tests/."""
+LIVE: Final = "live"
+"""The level of the tests in all other folders: they start brokers, clients or other programs as processes."""
 _RULE_IN_NAME: Final = re.compile(r"[set]\d+")
 
 INTRODUCTION: Final = """\
 [Exactly once](../exactly-once.md) rests on these rules. Each rule has the modules that enforce it, and the tests that
-fail when it is broken. Names with S are rules, names with E are scenarios that went wrong elsewhere, and names with T
-are [traps of the protocol](../protocol-traps.md) that affect exactly once. Source and tests cite rules by these names.
+fail when it is broken: *unit* tests, *property* tests, *simulated* clusters, and *live* brokers and clients. Names with
+S are rules, names with E are scenarios that went wrong elsewhere, and names with T are [traps of the
+protocol](../protocol-traps.md) that affect exactly once. Source and tests cite rules by these names.
 
 `pytest -k s34_` runs the tests that are named after S34. `make test` runs most of these tests, `make soak` the others;
 the site that `make docs` builds lists the tests below each rule.
@@ -134,13 +140,20 @@ def document(*, names_tests: bool = False) -> str:
 
 def _shown(rule: Rule, names_tests: bool) -> str:
     tests = tests_of(rule)
-    count = f"{len(tests)} test{'s' if len(tests) != 1 else ''}"
+    count = _counted(tests)
     kept_by = ", ".join(f"[{_short(path)}](../../{path})" for path in rule.kept_by)
     went_wrong = f"*{_sentence(rule.went_wrong)}*\n\n" if rule.went_wrong else ""
     shown = f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nEnforced by {kept_by}"
     if not names_tests:
         return f"{shown}; {count}.\n"
     return f'{shown}.\n\n<details markdown="1">\n<summary>{count}</summary>\n\n{_listed(tests)}\n\n</details>\n'
+
+
+def _counted(tests: list[NamedTest]) -> str:
+    """The number of the tests, and how many are of which level: `5 tests (3 unit, 2 live)`."""
+    levels = Counter(LEVELS.get(PurePath(test.file).parts[1], LIVE) for test in tests)
+    of_levels = ", ".join(f"{levels[level]} {level}" for level in (*LEVELS.values(), LIVE) if levels[level])
+    return f"{len(tests)} test{'s' if len(tests) != 1 else ''} ({of_levels})"
 
 
 def _sentence(text: str) -> str:

@@ -126,4 +126,6 @@ def put_tagged(out: list[Buffer], fields: list[tuple[int, bytes]]) -> None:
     count = len(fields)
     out.append(_ONE_BYTE[count] if count < 0x80 else uvarint(count))
     for tag, data in fields:
-        out.append(uvarint(tag) + uvarint(len(data)) + data)
+        size = len(data)
+        head = _ONE_BYTE[tag] if tag < 0x80 else uvarint(tag)
+        out.append(head + (_ONE_BYTE[size] if size < 0x80 else uvarint(size)) + data)

@@ -8,8 +8,9 @@ inside a run from using the real machine.
 
 `plan` lists the workloads and faults of a run. `machine` has the hosts on which brokers and clients run; `surroundings`
 has what all hosts share; `world` combines the hosts with the network, the disks and the metadata store. `faults/` has
-the kinds of faults, and `drawing` draws a plan from a seed. `run` runs a plan; when the faults are over, an `operator`
-repairs the cluster. `timeline` records the events, and `log_lines` adds the log lines of brokers and clients to it.
+the kinds of faults, `drawing` draws a plan from a seed, and `weeks` makes a plan of days from it. `run` runs a plan;
+when the faults are over, an `operator` repairs the cluster. `timeline` records the events, and `log_lines` adds the log
+lines of brokers and clients to it.
 
 `scenario` combines `workloads/` and `judges/` for tests of the entire cluster. `application` combines a user's service
 with a judge, and `recorded_application` any application that records what it writes. `shrink` makes a failing plan

@@ -60,7 +60,8 @@ def with_fixed_hashes() -> None:
     type=click.Choice(list(DRAWN)),
     default="whole",
     show_default=True,
-    help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load.",
+    help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load. "
+    "weeks: days with rare load.",
 )
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(

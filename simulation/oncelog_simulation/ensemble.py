@@ -292,6 +292,8 @@ class Ensemble:
         """A function that is called with the id of a session that has expired or was closed, and with the reason."""
         self.on_written: Callable[[Changes], None] | None = None
         """A function that is called with the change that each write has made."""
+        self.tick_seconds = TICK_SECONDS
+        """Virtual seconds between two checks for sessions that have expired."""
         self.joins_notifications = False
         """Whether the notifications of a write reach a client in one packet, which costs less processor time."""
         self.on_packet: Callable[[Any], None] | None = None
@@ -421,7 +423,7 @@ class Ensemble:
                 record = self.sessions.get(session_id)
                 if record is not None:
                     record.heard_at = max(record.heard_at, at)
-        self.loop.happen(self.loop.now + TICK_SECONDS / 2, self._tell_leader, server)
+        self.loop.happen(self.loop.now + self.tick_seconds / 2, self._tell_leader, server)
 
     def _end_silent_sessions(self) -> None:
         if self.has_quorum:
@@ -433,7 +435,7 @@ class Ensemble:
                         for connection in list(server.connections):
                             if connection.session_id == session_id:
                                 connection.drop()
-        self.loop.happen(self.loop.now + TICK_SECONDS, self._end_silent_sessions)
+        self.loop.happen(self.loop.now + self.tick_seconds, self._end_silent_sessions)
 
     # --- faults
 
@@ -491,7 +493,7 @@ class Ensemble:
         """
         self.lose_quorum()
         newest = self.zxid
-        tree, self.zxid, sessions, self._last_session = backup
+        tree, self.zxid, sessions, _ = backup  # as in ZooKeeper, no later session gets the id of an earlier one
         if is_new_epoch:
             self.zxid = newest + 1
         self.tree, self.sessions = _copy(tree), dict(sessions)

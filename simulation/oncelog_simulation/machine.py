@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
 from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_SESSION_TIMEOUT_MS
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.disk import DiskTroubles, SimulatedDisk
 from oncelog_simulation.network import HostNetwork
@@ -25,6 +26,10 @@ from oncelog_simulation.surroundings import Surroundings
 T = TypeVar("T")
 
 PORT: Final = 9092
+LEAST_PAUSE_SECONDS: Final = 0.5
+"""The shortest pause of a broker's periodic work; in a run with leisure, all pauses are at least `Plan.leisure` times
+as long.
+"""
 RESTART_SECONDS: Final = 1.0
 """Virtual seconds before a broker that has ended unexpectedly, or that failed to start, is restarted, as a service
 manager would do.
@@ -129,8 +134,16 @@ class Machine:
 class BrokerMachine(Machine):
     """The machine of one broker. The machine keeps its disk and its port when its broker is restarted."""
 
-    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
+    def __init__(
+        self,
+        world: Surroundings,
+        number: int,
+        settings: Mapping[str, str],
+        directories: int = 1,
+        leisure: float = 1.0,
+    ) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
+        self._least_pause_seconds = LEAST_PAUSE_SECONDS * leisure if leisure > 1 else 0.0
         self.number = number
         self.port = PORT
         self.directories = tuple(f"/data/{number}/{place}/" for place in range(1, directories + 1))
@@ -144,6 +157,8 @@ class BrokerMachine(Machine):
         """The disk of the running process or, if none runs, of the last one."""
         self.broker: Broker | None = None
         """The real broker object while it runs; None otherwise."""
+        self.serves_since = 0.0
+        """Virtual seconds at which the broker's last start ended."""
         self.power_cuts = 0
         """How often the machine has lost its power."""
         self.is_wanted = True
@@ -221,6 +236,7 @@ class BrokerMachine(Machine):
             self._exit(process)
             raise
         self.trouble = ""
+        self.serves_since = self.world.now
         self.world.note(self.name, "serves")
 
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
@@ -237,6 +253,7 @@ class BrokerMachine(Machine):
             disk=disk,
             network=HostNetwork(self.world.network),
             store=EnsembleOpening(self.world.store, process, config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000),
+            tasks=Tasks(self._least_pause_seconds),
         )
         await broker.start()
         self.broker = broker

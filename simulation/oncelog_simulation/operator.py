@@ -1,12 +1,14 @@
 """The operator of a simulated cluster, who follows the guides after the faults are over (docs/guides/operations.md).
 
 If some logs of a broker are offline, the operator restarts the broker once its disk works again, and a second time if
-logs are still offline. If a broker refuses to start because of the data on its disk, the operator changes the setting
-that makes the broker accept these data, because there is no backup to restore. A disk on which a bit has changed is
-replaced when each of its replicas has another replica that is in sync, so that its broker copies all data from others.
-Other replicas may be out of sync, because they cannot fetch what is damaged. If such a disk has the only
-replica in sync of a partition, and this replica cannot be opened, the operator first has another replica elected: that
-replica has all acknowledged records, since min.insync.replicas is 2.
+logs are still offline. The operator also restarts a broker that does not register again because the metadata store was
+put back to a state before the broker's last start, as the broker's log says. If a broker refuses to start because of
+the data on its disk or because of an older metadata store, the operator changes the setting that makes the broker
+accept these data, because there is no backup to restore. A disk on which a bit has changed is replaced when each of its
+replicas has another replica that is in sync, so that its broker copies all data from others. Other replicas may be out
+of sync, because they cannot fetch what is damaged. If such a disk has the only replica in sync of a partition, and this
+replica cannot be opened, the operator first has another replica elected: that replica has all acknowledged records,
+since min.insync.replicas is 2.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ async def tend(world: World) -> None:
                 exchange_disk(world, machine)
             elif _has_offline_logs(machine):
                 world.note("operator", "restarts a broker whose logs are offline", broker=machine.name)
+                with suppress(Killed):
+                    await machine.stop()
+            elif machine.broker is not None and machine.broker.parts.membership.member.wrong_store:
+                world.note("operator", "restarts a broker whose store is older", broker=machine.name)
                 with suppress(Killed):
                     await machine.stop()
             elif machine.trouble and (named := NAMED.findall(machine.trouble)):

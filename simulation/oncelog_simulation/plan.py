@@ -36,6 +36,11 @@ class Plan:
     """Number of data directories of each broker."""
     pace: float = 1.0
     """Factor by which clients pause longer than usual between two steps; runs with slow clients cost less CPU."""
+    leisure: float = 1.0
+    """Factor by which everything in this run takes longer that is not a request: the limits of the run and of its
+    judges, and the pauses between two looks of the judges or two ticks of the metadata store. Above 1, periodic work of
+    brokers also pauses for at least `leisure` times `machine.LEAST_PAUSE_SECONDS`.
+    """
     late_share: float = LATE_SHARE
     """Fraction of the packets that are late; with many late packets, races between messages have more varied outcomes.
     """

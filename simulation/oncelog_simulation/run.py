@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from operator import is_
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
@@ -26,6 +25,9 @@ from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.process import Process
 from oncelog_simulation.timeline import Timeline
 from oncelog_simulation.world import Violation, World
+
+if TYPE_CHECKING:
+    from oncelog_broker.broker import Broker
 
 START_SECONDS: Final = 60.0
 """Virtual seconds, without faults, in which all brokers must serve and all workloads must be prepared."""
@@ -178,13 +180,14 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
     """Return whether everything is ready in time."""
+    limit = START_SECONDS * world.plan.leisure
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(limit):
             await _until_serving(world)
             for workload in workloads:
                 await workload.prepare(world)
     except TimeoutError:
-        world.violate("start", f"not ready after {START_SECONDS:g} s; {_states(world)}")
+        world.violate("start", f"not ready after {limit:g} s; {_states(world)}")
         return False
     return True
 
@@ -223,18 +226,18 @@ async def _strike(world: World, strike: Strike) -> None:
 
 
 async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:
-    began = world.now
+    began, limit = world.now, CALM_SECONDS * world.plan.leisure
     with suppress(TimeoutError):
-        async with asyncio.timeout(CALM_SECONDS):
+        async with asyncio.timeout(limit):
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
             await _until_serving(world)  # a judge may be called while the operator restarts a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
-        world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
+        world.violate("liveness", f"{limit:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
         if not task.done():
-            world.violate("liveness", f"{workload.name} has not ended {CALM_SECONDS:g} s after the faults")
+            world.violate("liveness", f"{workload.name} has not ended {limit:g} s after the faults")
             task.cancel()
         elif not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -242,12 +245,25 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
 
 
 async def _conclude(world: World, judge: Judge) -> None:
+    limit = CONCLUDE_SECONDS * world.plan.leisure
     try:
-        async with asyncio.timeout(CONCLUDE_SECONDS):
+        async with asyncio.timeout(limit):
             for what in await judge.conclude(world):
                 world.violate(judge.name, what)
     except TimeoutError:
-        world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
+        world.violate(judge.name, f"could not conclude within {limit:g} s")
+
+
+class _Seen(NamedTuple):
+    """Everything on which the judges that see only partitions depended at their last look at a broker."""
+
+    own: int
+    directors: int
+    """How often the broker and the director had assigned an attribute of a partition or log (`judges.last_look`)."""
+    zxid: int
+    power_cuts: int
+    topic_configs: object
+    broker: Broker
 
 
 class _Looking:
@@ -261,8 +277,8 @@ class _Looking:
         self._others = [(judge.look, judge.name) for judge in onlookers if not judge.sees_only_partitions]
         self._zxid = -1
         self._power_cuts = -1
-        self._seen: dict[str, tuple[object, ...]] = {}
-        """For each broker, everything on which the judges that see only partitions depended at their last look."""
+        self._seen: dict[str, _Seen] = {}
+        """Maps the name of each broker's machine to what was seen at the last look."""
 
     def after_turn(self, process: Process, has_run_code: bool) -> None:
         world = self._world
@@ -275,21 +291,29 @@ class _Looking:
         looks = self._all
         broker, assigned = machine.broker, world.assigned
         if broker is not None and assigned is not None:
-            image = broker.parts.membership.metadata.image
-            seen = (assigned[host], assigned[DIRECTOR], zxid, power_cuts, image.topic_configs, broker)
+            topic_configs = broker.parts.membership.metadata.image.topic_configs
             known = self._seen.get(host)
-            if known is not None and all(map(is_, known, seen)):
+            if (
+                known is not None
+                and known.own == assigned[host]
+                and known.directors == assigned[DIRECTOR]
+                and known.zxid == zxid
+                and known.power_cuts == power_cuts
+                and known.topic_configs is topic_configs
+                and known.broker is broker
+            ):
                 looks = self._others
             else:
-                self._seen[host] = seen
+                self._seen[host] = _Seen(assigned[host], assigned[DIRECTOR], zxid, power_cuts, topic_configs, broker)
         for look, name in looks:
             for what in look(world, machine):
                 world.violate(name, what)
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:
+    leisure = world.plan.leisure
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS * leisure)
         for judge in judges:
             for what in judge.look_closely(world):
                 world.violate(judge.name, what)

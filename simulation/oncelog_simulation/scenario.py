@@ -12,6 +12,7 @@ from oncelog_simulation.drawing import draw_plan, lightened, shortened
 from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.decisions import Decisions
+from oncelog_simulation.judges.durable import Durable
 from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.laggards import Laggards
@@ -21,10 +22,20 @@ from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.judges.settings import Settings
 from oncelog_simulation.judges.share_locks import ShareLocks
+from oncelog_simulation.judges.shared import WORKLOAD as SHARERS
 from oncelog_simulation.judges.shared import Shared
+from oncelog_simulation.judges.streams_tasks import WORKLOAD as STREAMS_MEMBERS
 from oncelog_simulation.judges.streams_tasks import StreamsTasks
 from oncelog_simulation.plan import Plan
-from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
+from oncelog_simulation.weeks import prolonged
+from oncelog_simulation.workloads.catalogue import (
+    LONG_LIVED,
+    SETTINGS,
+    SLEEPERS,
+    WORKLOADS,
+    draw_workloads,
+    with_needed,
+)
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.workload import ClientWorkload
 
@@ -48,20 +59,25 @@ class WholeCluster:
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """Return all judges in the order in which they conclude. The judge of the history, which uses clients, comes
-        before the judge of the resources, which requires that all clients have ended.
+        """Return the judges of the plan in the order in which they conclude. Judges of share groups and streams groups
+        are left out if no workload uses such groups, because they would look at nothing in each turn. The judge of the
+        history, which uses clients, comes before the judge of the resources, which requires that all clients have
+        ended.
         """
         committed = Committed(self.notes)
+        with_shares, with_streams = (
+            any(name.startswith(prefix) for name in world.plan.workloads) for prefix in (SHARERS, STREAMS_MEMBERS)
+        )
         return [
             Leaders(),
             committed,
             Decisions(committed),
+            Durable(committed),
             Elections(world),
             Leases(world),
             Laggards(),
-            ShareLocks(self.notes),
-            Shared(self.notes, committed),
-            StreamsTasks(self.notes, committed),
+            *((ShareLocks(self.notes), Shared(self.notes, committed)) if with_shares else ()),
+            *((StreamsTasks(self.notes, committed),) if with_streams else ()),
             Histories(self.notes, committed),
             Logs(committed),
             Settings(),
@@ -88,6 +104,13 @@ def draw_light_plan(seed: int) -> Plan:
     return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
 
 
+def draw_weeks_plan(seed: int) -> Plan:
+    """Return a plan of one to ten days with rare load and rare faults: `weeks.prolonged`."""
+    plan = prolonged(draw_whole_plan(seed))
+    random = stream(seed, "weeks workloads")
+    return replace(plan, workloads=with_needed([random.choice(SLEEPERS), *random.sample(LONG_LIVED, FEW_WORKLOADS)]))
+
+
 def _with_few_workloads(plan: Plan, purpose: str) -> Plan:
     few = stream(plan.seed, purpose).sample(plan.workloads, min(FEW_WORKLOADS, len(plan.workloads)))
     return replace(plan, workloads=with_needed(few))
@@ -97,5 +120,6 @@ DRAWN: Final[Mapping[str, Callable[[int], Plan]]] = {
     "whole": draw_whole_plan,
     "short": draw_short_plan,
     "light": draw_light_plan,
+    "weeks": draw_weeks_plan,
 }
 """The functions that draw a plan from a seed, by the name of the kind of plan."""

@@ -101,7 +101,7 @@ class Inode:
             for begin, end in self._lost:
                 data[begin:end] = bytes(end - begin)
             written = bytes(data)
-            kept = _common_size(durable, written)
+            kept = common_size(durable, written)
         else:
             written, kept = bytes(self.data), len(durable)
         left = random.choice((kept, random.randint(kept, len(written)), len(written)))
@@ -287,9 +287,11 @@ class Storage:
         self._journal = []
 
 
-def _common_size(one: bytes, other: bytes) -> int:
+def common_size(one: bytes | bytearray, other: bytes | bytearray) -> int:
     """Return the length of the common prefix of two values in bytes."""
     size = min(len(one), len(other))
+    if memoryview(one)[:size] == memoryview(other)[:size]:
+        return size
     return next((place for place in range(size) if one[place] != other[place]), size)
 
 

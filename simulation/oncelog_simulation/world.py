@@ -44,11 +44,13 @@ class World(Surroundings):
         super().__init__(plan.seed)
         self.plan = plan
         self.network.late_share = plan.late_share
+        self.store.tick_seconds *= plan.leisure
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
             for machine in (
-                BrokerMachine(self, number, settings, plan.directories) for number in range(1, plan.brokers + 1)
+                BrokerMachine(self, number, settings, plan.directories, plan.leisure)
+                for number in range(1, plan.brokers + 1)
             )
         }
         """The broker machines by name, in the order of their numbers."""

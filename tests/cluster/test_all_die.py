@@ -4,12 +4,8 @@ has requested that.
 
 from __future__ import annotations
 
-from itertools import permutations
-
-import pytest
 from final_state import settle_and_check
 from raw_client import produce_request
-from recording_clients import PRODUCERS, Writer
 from replicated_cluster import ReplicatedCluster
 from tests.support.storage import make_batch
 
@@ -17,33 +13,6 @@ from oncelog_protocol.api import ApiKey
 from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind
-
-LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
-ORDERS = [
-    pytest.param(order, marks=[] if order == (3, 1, 2) else pytest.mark.soak, id="".join(map(str, order)))
-    for order in permutations((1, 2, 3))
-]
-
-
-@LIBRARIES
-@pytest.mark.parametrize("order", ORDERS)
-def test_c20_all_brokers_are_killed(
-    cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
-) -> None:
-    """All brokers die but the machine keeps running, so no log loses its last records, and the first broker that starts
-    may lead the partitions that it led before.
-    """
-    cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
-    places = [Place(topic, index) for index in range(3)]
-    with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
-        with Writer(producer, *places) as writer:
-            writer.until_more(30)
-            cluster.kill(1, 2, 3)
-            for node_id in order:
-                cluster.start(node_id)
-            writer.until_more(30)
-        assert producer.acknowledged == producer.sent
-    settle_and_check(cluster, history, topic)
 
 
 def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes, acks: int = 1) -> None:

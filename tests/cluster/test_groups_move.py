@@ -17,10 +17,7 @@ from oncelog_testing.history.recorder import History
 
 PARTITIONS = 3
 GROUPS = {
-    "oncelog": ["oncelog"] * 3,
     "librdkafka": ["librdkafka"] * 3,
-    "mixed": ["oncelog", "librdkafka", "oncelog"],
-    "oncelog-848": ["oncelog-848"] * 3,
     "librdkafka-848": ["librdkafka-848"] * 3,
     "both protocols": ["oncelog", "librdkafka-848", "oncelog-848"],
 }

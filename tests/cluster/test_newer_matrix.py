@@ -39,6 +39,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewerStage]:
     [
         NewerCell(STREAMS, "StreamsGroupHeartbeat.answer", False, Kill.EXECUTING),
         NewerCell(CONSUMER, "offsets-written", True, Kill.EXECUTING),
+        NewerCell(STREAMS, "marker-written", False, Kill.COORDINATOR),
         NewerCell(TWO_PHASE, "prepare-logged", True, Kill.CONTROLLER),
         NewerCell(SHARES, "WriteShareGroupState.answer", False, Kill.EXECUTING),
         pytest.param(NewerCell(STREAMS, "append", True, Kill.EXECUTING), marks=pytest.mark.soak),
@@ -59,6 +60,9 @@ def test_each_cell_has_a_point_of_the_brokers_and_a_role() -> None:
     assert {cell.work for cell in cells} == TITLES.keys()
     assert all(cell.point in CATALOGUE and cell.role for cell in cells)
     assert all(CATALOGUE[cell.point].has_after for cell in cells if cell.is_after)
+    assert not any(
+        "group coordinator" in cell.role for cell in cells if cell.kill is Kill.COORDINATOR and cell.work != SHARES
+    )
 
 
 def test_the_tables_name_what_was_wrong_and_replace_earlier_ones() -> None:
@@ -73,8 +77,8 @@ def test_the_tables_name_what_was_wrong_and_replace_earlier_ones() -> None:
     assert count_wrong(outcomes.values()) == 1
     lines = list(tables(outcomes))
     assert lines[0] == "3 runs, 1 of them wrong."
-    assert "| after append | leader of a partition | ok 4/1 | **wrong: 1** |" in lines
-    assert "| EndTxn.answer | transaction coordinator |  | ok 4/0 |" in lines
+    assert "| after append | leader of a partition | ok 4/1 |  | **wrong: 1** |" in lines
+    assert "| EndTxn.answer | transaction coordinator |  |  | ok 4/0 |" in lines
     assert lines[-1] == "1. input 3 0 times"
     page = with_newer_tables("# Kill matrix\n\nother tables\n", ["old"])
     assert with_newer_tables(page, ["new"]) == f"# Kill matrix\n\nother tables\n\n{HEAD}\nnew\n"

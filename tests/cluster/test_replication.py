@@ -187,7 +187,8 @@ def test_replicas_are_the_same_to_the_byte(replicated: BrokerCluster) -> None:
     check(replicated, writer)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [12])
 def test_leaders_are_killed_while_records_are_acknowledged(replicated: BrokerCluster, kills: int) -> None:
     topic = f"killed-{kills}"
     make_topic(replicated, topic)

@@ -1,5 +1,5 @@
 """Tests what a broker does when its ZooKeeper session ends, or may have ended: because somebody else ends the session,
-because the ensemble is down, or while the broker becomes the leader of many partitions.
+or because the ensemble is down.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from broker_sessions import broker_epoch, end_session
 from final_state import settle_and_check
-from raw_transactions import RawTransactions
 from recording_clients import PRODUCERS, Writer
 from replicated_cluster import SESSION_MS, ReplicatedCluster
 from tests.support.zookeeper.fixtures import ZooKeeperFactory
@@ -20,8 +19,6 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
-INTERNAL = "__transaction_state"
-INTERNAL_PARTITIONS = 50
 
 
 @LIBRARIES
@@ -101,41 +98,3 @@ def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
                 writer.until_more(20)
             assert producer.acknowledged == producer.sent
         settle_and_check(cluster, history, "topic")
-
-
-def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
-    zookeeper: str, tmp_path: Path, history: History
-) -> None:
-    """Fifty coordinators move to other brokers, and one of these brokers loses its session at that moment; in the end
-    each coordinator is loaded somewhere, with its transactional ids.
-    """
-    settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
-    with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
-        cluster.coordinator("any")
-        names = [f"id-{number}" for number in range(INTERNAL_PARTITIONS)]
-        before = {name: identity(cluster, name) for name in names}
-        victim, successor = cluster.part(INTERNAL).leader, cluster.part(INTERNAL).replicas[1]
-        successor = next(node_id for node_id in (successor, 1, 2, 3) if node_id != victim)
-        cluster.kill(victim)
-        cluster.until(
-            lambda: any(part.leader == successor != part.replicas[0] for part in cluster.parts(INTERNAL).values()),
-            "the successor is being made leader",
-        )
-        end_session(cluster, successor)
-        after = {name: identity(cluster, name) for name in names}
-        assert {name: pid for name, (pid, _) in after.items()} == {name: pid for name, (pid, _) in before.items()}
-        assert all(after[name][1] > before[name][1] for name in names)
-        cluster.mend()
-        cluster.until_whole(INTERNAL)
-        cluster.check_logs()
-
-
-def identity(cluster: ReplicatedCluster, name: str) -> tuple[int, int]:
-    """Return the producer id and epoch that this transactional id gets now."""
-
-    def take() -> tuple[int, int] | None:
-        with cluster.client(cluster.coordinator(name)) as client:
-            transactions = RawTransactions(client, name)
-            return transactions.producer if transactions.init() == 0 else None
-
-    return cluster.until(take, f"{name} has a coordinator that knows it")  # type: ignore[return-value]

@@ -37,6 +37,13 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "num.network.threads": "1",
     "num.io.threads": "2",
     "num.recovery.threads.per.data.dir": "1",
@@ -58,8 +65,9 @@ class ApacheKafka:
         has_logins: bool = False,
         controller: ApacheKafka | None = None,
     ) -> None:
-        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. `controller` is the started node
-        whose controller this broker uses; by default it has its own.
+        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`. If `settings` has `log.dirs`,
+        `data` must be one of these directories. `controller` is the started node whose controller this broker uses; by
+        default it has its own.
         """
         need("java")
         self._controller = controller
@@ -112,8 +120,8 @@ class ApacheKafka:
                 self.settings["listener.security.protocol.map"] = ",".join(
                     ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT")
                 )
+            self.settings.setdefault("log.dirs", str(self.data))
             self.settings |= {
-                "log.dirs": str(self.data),
                 "listeners": listeners,
                 "advertised.listeners": listeners,
                 "controller.quorum.voters": self.controller_address,

@@ -2,8 +2,8 @@
 docs/differences.md says.
 
 A scenario fails if a difference has no row in docs/differences.md, or if a registered difference does not appear.
-Longer
-walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70.
+Longer walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70, and other walks with
+DIFFERENTIAL_FIRST_SEED=1000.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 """Settings of oncelog's broker on which responses depend, with the values that Kafka's broker has."""
 

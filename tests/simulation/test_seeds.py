@@ -15,13 +15,21 @@ ONCE_FAILED = [
     pytest.param(14362, id="a changed bit in the unsynced end of a log, and a kill of all brokers"),
     pytest.param(20278, id="a reassignment before the election of a returned leader"),
     pytest.param(14035, id="a client killed after a commit, before the response to a record that raced with it"),
+    pytest.param(20077, id="records deleted by retention while the final content is read"),
     pytest.param(13407, id="an exchanged disk, and a start on it that fails before it registers"),
 ]
 """Seeds that have found an error of the broker or of the simulation."""
+DAYS = 41
+"""A seed whose plan of days is short."""
 TWICE = 8
 """How many of the seeds are run twice."""
 LOST = (40010, 40011, 40048, 40074, 40132)
 DISKS = ("emptied disk", "EIO on read", "EIO on write", "EIO on fsync")
+PUT_BACK = (
+    *("power cut of all", "stalled streams", "kill of all", "leadership flaps", "kill a client", "pause"),
+    "store put back",
+)
+PUT_BACK_WORK = ("streams-member-1", "streams-member-2", "offsets-watcher", "payer-1")
 AT_WORK = ("writer-1", "payer-1", "pipeline-1", "reader-committed")
 
 
@@ -67,6 +75,23 @@ def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
 
 
 @pytest.mark.timeout(400)
+def test_a_cluster_whose_store_is_put_back_after_all_machines_lost_their_power_serves_again():
+    """The store then has fewer registrations than the brokers have made: each broker must be restarted, and accept it.
+    Until the operator restarted such brokers, and sessions got new ids, no workload of this seed ended.
+    """
+    program = (
+        "from oncelog_simulation.run import run\n"
+        "from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"
+        f"outcome = run(draw_whole_plan(111, {PUT_BACK_WORK}, {PUT_BACK}), WholeCluster())\n"
+        "print(outcome.violations, sum('restarts a broker whose store is older' in line for line in "
+        "outcome.timeline.lines()))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "() 3"
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_a_seed_that_once_failed_passes(seed):
     said, code = command("run", "--seeds", f"{seed}-{seed}")
@@ -77,6 +102,16 @@ def test_a_seed_that_once_failed_passes(seed):
 def test_two_runs_of_a_seed_have_the_same_event_log_to_the_byte():
     said, code = command("run", "--plans", "short", "--twice", "--seeds", f"1-{TWICE}")
     assert code == 0, said
+
+
+@pytest.mark.timeout(400)
+def test_a_cluster_that_lives_for_days_breaks_no_rule_and_has_the_same_events_in_each_run(tmp_path):
+    report = tmp_path / "report.json"
+    said, code = command("run", "--plans", "weeks", "--twice", "--seeds", f"{DAYS}-{DAYS}", "--report", str(report))
+    assert code == 0, said
+    seen = json.loads(report.read_text())
+    assert seen["virtual_seconds"] > 24 * 3600
+    assert seen["cpu_seconds"] < seen["virtual_seconds"] / 1500, "twice: a cluster that does nothing must cost little"
 
 
 def test_the_command_does_not_depend_on_the_hash_of_strings():

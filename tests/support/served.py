@@ -165,9 +165,11 @@ class Client:
         self.connection.buffer_updated(size)
         return size
 
-    def answers(self) -> list[tuple[int, Any]]:
-        """Return (correlation id, response) in the order of arrival."""
-        found, position = [], 0
+    def answers(self, position: int = 0) -> list[tuple[int, Any]]:
+        """Return (correlation id, response) in the order of arrival, beginning at this position of the received
+        bytes.
+        """
+        found = []
         while position < len(self.wire.bytes):
             (size,) = unpack_from(">i", self.wire.bytes, position)
             frame = self.wire.bytes[position + 4 : position + 4 + size]

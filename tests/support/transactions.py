@@ -120,8 +120,19 @@ class TransactionDriver:
         assert answer.response is not None, "never answered"
         return answer.response.code if isinstance(answer.response, KafkaError) else answer.response
 
-    def init(self, shown: ProducerIdAndEpoch | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:
-        answer = self._call(lambda spare, waiter: self.machine.init_producer_id(name, timeout_ms, shown, spare, waiter))
+    def init(
+        self,
+        shown: ProducerIdAndEpoch | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        name: str = TXN,
+        *,
+        two_phase: bool = False,
+    ) -> Any:
+        answer = self._call(
+            lambda spare, waiter: self.machine.init_producer_id(
+                name, timeout_ms, shown, spare, waiter, two_phase=two_phase
+            )
+        )
         if not isinstance(answer, Granted):
             return answer
         assert answer.kept_open is None

@@ -14,7 +14,7 @@ from tests.interop.differential.known import KNOWN, OBLIGED, OPTIONAL, STAYING
 from tests.interop.differential.known.pending import COMING, GOING, PENDING
 from tests.interop.differential.register import NOWHERE, Known, shares_an_area, stale, unexplained
 from tests.interop.differential.scenario import Outcome
-from tests.interop.differential.scenarios import SCENARIOS, SECURED
+from tests.interop.differential.scenarios import CONFIGURED, SCENARIOS, SECURED
 from tests.interop.differential.side import Step
 
 from oncelog_protocol.api import ApiKey
@@ -44,7 +44,7 @@ def test_no_difference_is_pending() -> None:
 def test_each_row_must_show_itself_in_a_scenario() -> None:
     due = [entry for entry in STAYING if entry.must_show_in != NOWHERE]
     assert {entry.row for entry in STAYING} == {entry.row for entry in due}
-    walks = [scenario.name for scenario in SCENARIOS if scenario.is_random]
+    walks = [scenario.name for scenario in (*SCENARIOS, *CONFIGURED) if scenario.is_random]
     assert not [entry for entry in due if any(fnmatchcase(walk, entry.must_show_in) for walk in walks)]
 
 
@@ -61,11 +61,11 @@ def test_differences_that_need_settings_have_scenarios_with_them() -> None:
 @pytest.mark.parametrize("entry", (*KNOWN, *OBLIGED), ids=str)
 def test_each_entry_is_of_a_scenario_that_there_is(entry: Known) -> None:
     for pattern in {entry.scenario, entry.must_show_in} - {NOWHERE}:
-        assert any(fnmatchcase(scenario.name, pattern) for scenario in (*SCENARIOS, *SECURED)), pattern
+        assert any(fnmatchcase(scenario.name, pattern) for scenario in (*SCENARIOS, *SECURED, *CONFIGURED)), pattern
 
 
 def test_the_names_of_scenarios_are_their_own() -> None:
-    names = Counter(one.name for one in (*SCENARIOS, *SECURED))
+    names = Counter(one.name for one in (*SCENARIOS, *SECURED, *CONFIGURED))
     assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -32,6 +32,7 @@ ALLOWED = {
     "client/oncelog/consumer/consumer.py": (1, "the begin of an OpenTelemetry span"),
     # --- comparisons with record timestamps, which outlive the process
     "broker/oncelog_broker/coordinator/group/coordinator.py": (1, "stamps commits and groups; retention of offsets"),
+    "broker/oncelog_broker/server/lanes/offset_commit.py": (1, "stamps the commits that the lane logs"),
     "broker/oncelog_broker/coordinator/share/share_coordinator.py": (
         2,
         "stamps snapshots; how old a snapshot is, by its stamp",

@@ -71,8 +71,8 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     """Return the DescribeConfigs entries of every key of a group."""
     described = []
     for name, group_key in GROUP_KEYS.items():
-        synonyms: tuple[ConfigSynonym, ...] = ()
         value, source = group_key.key.format(group_key.key.default), ConfigSource.DEFAULT_CONFIG
+        synonyms: tuple[ConfigSynonym, ...] = (ConfigSynonym(name, value, source),)
         if group_key.bounds is not None:
             synonyms = tuple(_given((group_key.bounds.broker,), broker))
             value, source = group_key.key.format(broker[group_key.bounds.broker]), synonyms[0].source

@@ -12,7 +12,7 @@ from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder
+from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder, single_record_batch
 from oncelog_protocol.records.compression import Compression
 
 logger = logging.getLogger(__name__)
@@ -43,21 +43,32 @@ def append_records(
     batch. Raises KafkaError with an error code for the coordinator's client (see `APPEND_ERRORS`); after an error
     nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    builder = RecordBatchBuilder(MAX_BATCH_SIZE)
-    for key, value in encoded:
-        if builder.append(now_ms, key, value) is None:
-            raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
-    builder.close(compression)
-    batch = builder.build(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=producer_id != NO_PRODUCER_ID,
-    )
+    is_transactional = producer_id != NO_PRODUCER_ID
+    if len(encoded) == 1 and compression is Compression.NONE:  # the usual case
+        ((key, value),) = encoded
+        batch = single_record_batch(
+            now_ms, key, value,
+            producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional,
+        )  # fmt: skip
+    else:
+        builder = RecordBatchBuilder(MAX_BATCH_SIZE)
+        for key, value in encoded:
+            if builder.append(now_ms, key, value) is None:
+                raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
+        builder.close(compression)
+        batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional)
+    return append_batch(partition, batch, effects.too_large)
+
+
+def append_batch(partition: Partition, batch: bytearray, too_large: ErrorCode) -> int:
+    """Append a batch of a coordinator's records; returns its base offset. `too_large` is the error code for records
+    that are too large for the log. Raises KafkaError as `append_records`.
+    """
     try:
         base_offset, _ = partition.append(memoryview(batch), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
     except KafkaError as error:
         logger.warning("append failed", extra={"partition": partition.log.name, "reason": error})
-        code = effects.too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
+        code = too_large if error.code in TOO_LARGE else APPEND_ERRORS.get(error.code, error.code)
         raise KafkaError(code, error.message) from error
     return base_offset
 

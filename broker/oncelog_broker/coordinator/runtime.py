@@ -28,10 +28,11 @@ from functools import partial
 from typing import Any, Final, Generic
 
 from oncelog.metadata.internal_topics import partition_for
-from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_records, divided
+from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_batch, append_records, divided
 from oncelog_broker.coordinator.effects import Effects, Interruption, Job, TimerKey
 from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
+from oncelog_broker.coordinator.timer_wakes import TIMER_RETRY_SECONDS, TimerWakes
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
@@ -50,10 +51,6 @@ logger = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 5.0
 """Maximum seconds for which replies wait for the in-sync replicas."""
-TIMER_RETRY_SECONDS: Final = 1.0
-"""If the handler of an expired timer could not append its records, the timer is handled again after this number of
-seconds.
-"""
 LOAD_RETRY_SECONDS: Final = 5.0
 """If a log could not be read to its end, it is read again after this number of seconds."""
 REPLIES_PER_TURN: Final = 32
@@ -100,12 +97,12 @@ class CoordinatorRuntime(Generic[M]):
         self._on_end = on_end
         self._deadlines = host.deadlines
         self._commit_seconds = commit_seconds
-        self._compression = compression
+        self.compression = compression
         self._shards: dict[int, Shard[M]] = {}
-        self._partitions = 0
+        self.partitions = 0
+        """The number of partitions of the internal topic; 0 while the topic does not exist."""
         self._image_topic: Topic | None = None
-        self._woken_at = float("inf")
-        self._is_firing = False
+        self.wakes = TimerWakes(host, self._shards, self._may_lead, self._fire)
 
     # --- methods that load and unload the partitions that this broker leads -------------------------------------------
 
@@ -116,7 +113,7 @@ class CoordinatorRuntime(Generic[M]):
         if topic is self._image_topic:
             return
         self._image_topic = topic
-        self._partitions = 0 if topic is None else len(topic.partitions)
+        self.partitions = 0 if topic is None else len(topic.partitions)
         self._follow()
 
     def on_opened(self, topics: Collection[str]) -> None:
@@ -229,7 +226,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def partition_of(self, key: str) -> int | None:
         """Return the index of the partition that stores `key`; None while the topic does not exist."""
-        return partition_for(key, self._partitions) if self._partitions else None
+        return partition_for(key, self.partitions) if self.partitions else None
 
     def leader_of(self, key: str) -> int:
         """Return the id of the broker that leads the partition of `key`, according to the cluster image; NO_LEADER if
@@ -286,10 +283,7 @@ class CoordinatorRuntime(Generic[M]):
             self.step(shard, lambda machine: operation(machine, waiter), key)
         except KafkaError as error:
             return failed(error.as_value())
-        outcome = waiter.outcome()
-        if isinstance(outcome, asyncio.Future):
-            shard.wait(key, waiter, outcome)
-        return outcome
+        return _outcome(shard, key, waiter)
 
     def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
         """Run a read on the state machine of `key`; returns the response, or a future of the response. All state in the
@@ -324,6 +318,49 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, key, failure, reload=isinstance(error, _Diverged))
             raise failure from error
         return len(effects.records)
+
+    # --- methods for fast lanes, which do the effects of a usual request without an `Effects` object ------------------
+
+    def ready_shard(self, index: int, partitions: int) -> Shard[M] | None:
+        """Return the shard of the partition `index`, which stored a key when the topic had this many `partitions`. The
+        result is None if another partition may store the key now, or if the shard may not respond now: a record is not
+        committed yet, or another broker may be the coordinator.
+        """
+        shard = self._shards.get(index)
+        if (
+            shard is None
+            or not shard.is_loaded
+            or self.partitions != partitions
+            or not shard.is_committed
+            or not self._may_lead()
+        ):
+            return None
+        return shard
+
+    def append(self, shard: Shard[M], key: str, batch: bytearray, record: Any, too_large: ErrorCode) -> None:
+        """Append the batch of one record of `key`, and replay the record, as `step` does for a step whose only record
+        this is. Raises KafkaError (`too_large`: see `Effects`), StepFailed.
+        """
+        try:
+            shard.machine.replay(record, append_batch(shard.partition, batch, too_large), NO_PRODUCER_ID)
+        except KafkaError:
+            raise
+        except Exception as error:
+            failure = self._unthought_of(shard, key, error)
+            self._fall_back(shard, key, failure, reload=True)
+            raise failure from error
+
+    def when_committed(self, shard: Shard[M], key: str, response: R, failed: Callable[[KafkaError], R]) -> Answer[R]:
+        """Return `response`, or a future of the response if records of the shard are not committed yet. `failed`
+        translates an error into a response.
+        """
+        waiter: Waiter[R] = Waiter(failed)
+        effects = Effects()
+        effects.reply(waiter, response)
+        self._carry_out(shard, effects)
+        return _outcome(shard, key, waiter)
+
+    # --- methods about shards -----------------------------------------------------------------------------------------
 
     def end_transaction(self, index: int, producer_id: int, *, committed: bool) -> None:
         """Replay a transaction marker that was appended to the partition `index`. While the partition is being loaded,
@@ -414,13 +451,14 @@ class CoordinatorRuntime(Generic[M]):
                 raise
         for change in effects.changes:
             change()
+        is_sooner = False
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)
-            else:
-                shard.timers.set(key, self._clock.monotonic() + seconds)
-        if effects.timers:
-            self._wake_in_time(shard)
+            elif shard.timers.set(key, self._clock.monotonic() + seconds):
+                is_sooner = True
+        if is_sooner:
+            self.wakes.wake_in_time(shard)
         for job in effects.jobs:
             self._begin_job(shard, job)
         if effects.afterwards is not None:
@@ -478,7 +516,7 @@ class CoordinatorRuntime(Generic[M]):
             records = effects.records[start : start + size]
             try:
                 base_offset = append_records(
-                    shard.partition, encoded[start : start + size], effects, self._clock.now_ms(), self._compression
+                    shard.partition, encoded[start : start + size], effects, self._clock.now_ms(), self.compression
                 )
                 for offset, record in enumerate(records, base_offset):
                     shard.machine.replay(record, offset, producer_id)
@@ -517,46 +555,7 @@ class CoordinatorRuntime(Generic[M]):
         finally:
             shard.jobs.discard((job.key, job.name))
 
-    # --- methods that run due timers ----------------------------------------------------------------------------------
-
-    def _wake_in_time(self, shard: Shard[M]) -> None:
-        due = shard.timers.next_due()
-        if due is not None and due < self._woken_at:
-            self._woken_at = due
-            self._deadlines.after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
-
-    def _wake(self, due: float) -> None:
-        """Run the due timers. If an earlier wake-up has been scheduled since, this wake-up is outdated and does
-        nothing.
-        """
-        if due == self._woken_at:
-            self.fire_timers()
-
-    def fire_timers(self) -> None:
-        """Run the due timers in slices. Many timers may be due at once, because the session timers of all groups of a
-        partition start when the partition is loaded (S87)."""
-        if self._is_firing:
-            return  # `_fire_due` checks afterwards for timers that became due meanwhile
-        if not self._may_lead():
-            self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
-            self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
-            return
-        self._is_firing = True
-        self._slices.run(self._fire_due())
-
-    def _fire_due(self) -> Steps[None]:
-        now = self._clock.monotonic()
-        try:
-            for shard in list(self._shards.values()):
-                due = shard.timers.pop_due(now)
-                while self.is_current(shard) and self._may_lead() and (timer := next(due, None)) is not None:
-                    self._fire(shard, timer)
-                    yield None
-        finally:
-            self._is_firing = False
-            self._woken_at = float("inf")
-            for shard in self._shards.values():
-                self._wake_in_time(shard)
+    # --- timers -------------------------------------------------------------------------------------------------------
 
     def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
         """Let the state machine handle one expired timer. Never raises, because the timers of other keys must still run
@@ -569,4 +568,12 @@ class CoordinatorRuntime(Generic[M]):
             return
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
-            shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)
+            self.wakes.set(shard, timer, TIMER_RETRY_SECONDS)
+
+
+def _outcome(shard: Shard[Any], key: str, waiter: Waiter[R]) -> Answer[R]:
+    """Return the reply to `waiter`; if a later step replies, a future of the reply."""
+    outcome = waiter.outcome()
+    if isinstance(outcome, asyncio.Future):
+        shard.wait(key, waiter, outcome)
+    return outcome

@@ -111,6 +111,12 @@ class Shard(Generic[M]):
         self._waiting: dict[str, dict[Waiter[Any], None]] = {}
         """The waiting requests by key, in the order of arrival."""
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether all records of the partition are committed (on all in-sync replicas)."""
+        partition = self.partition
+        return partition.high_watermark >= partition.log.log_end_offset
+
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
         """Store `waiter`, which gets its reply from a later request or timer for `key`; `future` completes when the
         reply is set.

@@ -34,12 +34,16 @@ class TimerQueue(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._deadlines
 
-    def set(self, key: K, deadline: float) -> None:
-        """Set the timer of `key` to `deadline`, replacing an earlier deadline."""
+    def set(self, key: K, deadline: float) -> bool:
+        """Set the timer of `key` to `deadline`, replacing an earlier deadline. Returns False if the timer was only
+        postponed, so that the next timer of the queue is not due earlier than before.
+        """
         self._deadlines[key] = deadline
         placed = self._placed.get(key)
-        if placed is None or deadline < placed:
-            self._place(key, deadline)
+        if placed is not None and deadline >= placed:
+            return False
+        self._place(key, deadline)
+        return True
 
     def cancel(self, key: K) -> None:
         """Remove the timer of `key`, if it has one."""

@@ -29,11 +29,17 @@ class Host:
     deadlines: Deadlines
 
     @classmethod
-    def of(cls, clock: Clock | None = None, disk: Disk | None = None, network: Network | None = None) -> Host:
+    def of(
+        cls,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        network: Network | None = None,
+        tasks: Tasks | None = None,
+    ) -> Host:
         """Create a host with this clock, disk and network, by default the machine's clock, disk and network; the tasks,
         slices and deadlines of the host use that clock.
         """
-        clock, tasks = clock or SystemClock(), Tasks()
+        clock, tasks = clock or SystemClock(), tasks or Tasks()
         return cls(
             clock,
             disk or RealDisk(),

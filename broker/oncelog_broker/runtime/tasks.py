@@ -49,8 +49,12 @@ pause is short again.
 class Tasks:
     """The background tasks of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_pause_seconds: float = 0.0) -> None:
+        """`least_pause_seconds`: the minimum seconds between two runs of any periodic work. Only a simulation of days
+        sets it, because most of its processor time would be spent in periodic work that finds nothing to do.
+        """
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._least_pause = least_pause_seconds
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
         """Run `coroutine` as a task, which `close` cancels. An exception of the task is logged, unless `is_awaited`."""
@@ -79,7 +83,8 @@ class Tasks:
         async def repeat() -> None:
             failures = _Failures(name)
             while True:
-                await asyncio.sleep(interval_seconds() if callable(interval_seconds) else interval_seconds)
+                seconds = interval_seconds() if callable(interval_seconds) else interval_seconds
+                await asyncio.sleep(max(seconds, self._least_pause))
                 try:
                     await action()
                 except Exception as error:

@@ -79,13 +79,13 @@ SERVED: Final[dict[int, Served]] = {
         # ControlledShutdown is an API of Kafka's brokers with ZooKeeper. Versions 0 and 1 are not served, because their
         # requests do not contain the broker epoch.
         _served("replicas", ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
-        _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
+        _served("groups", ApiKey.OFFSET_COMMIT, 2, 10, has_lane=True),
         _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
         _served("groups", ApiKey.FIND_COORDINATOR, 0, 6),
         # JoinGroup version 0 is advertised because old versions of librdkafka recognise by it that the broker supports
         # groups (T5).
         _served("groups", ApiKey.JOIN_GROUP, 0, 9),
-        _served("groups", ApiKey.HEARTBEAT, 0, 4),
+        _served("groups", ApiKey.HEARTBEAT, 0, 4, has_lane=True),
         _served("groups", ApiKey.LEAVE_GROUP, 0, 5),
         _served("groups", ApiKey.SYNC_GROUP, 0, 5),
         _served("groups", ApiKey.DESCRIBE_GROUPS, 0, 6),
@@ -130,7 +130,14 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served("transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
-        _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served(
+            "groups",
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            1,
+            has_lane=True,
+            first_level=feature_levels.CONSUMER_GROUPS,
+        ),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         # Both telemetry APIs are advertised only while a subscription of client metrics exists: see
         # `cluster/api_versions.py`.

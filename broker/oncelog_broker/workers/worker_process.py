@@ -9,7 +9,9 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+from oncelog_broker.workers import hang_watch
 from oncelog_broker.workers.forked_worker import ForkedWorker, Template
+from oncelog_broker.workers.hang_watch import HangWatch
 from oncelog_broker.workers.worker_role import WorkerRole
 
 READY: Final = b" ready on "
@@ -59,6 +61,8 @@ class WorkerProcess:
         """Whether the present process has reported that it serves. A process that recovers its logs sends no
         heartbeats, and must not be taken for one that hangs.
         """
+        self._lines = 0
+        """The number of lines that the present process has written to its standard output."""
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         """An event that is set when the worker serves for the first time."""
@@ -88,17 +92,38 @@ class WorkerProcess:
 
     async def _run_once(self) -> str:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
-        self._serves = False
+        self._serves, self._lines = False, 0
         try:
             process = self._process = await self._start()
         except OSError as error:  # retry later: a shortage of processes or file descriptors may pass
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"
-        await self._read_output(process)
-        code = await process.wait()
+        watching = asyncio.create_task(self._watch(process))
+        try:
+            await self._read_output(process)
+            code = await process.wait()
+        finally:
+            watching.cancel()
         self._process = None
         return described_end(code)
+
+    async def _watch(self, process: ForkedWorker) -> None:
+        """Kill the process if it hangs while it starts, or, with ZooKeeper, while it serves. A stop has a limit of its
+        own, and the supervisor's store calls `_on_hung`.
+        """
+        watch = HangWatch()
+        while not self._stopping.is_set():
+            await asyncio.sleep(hang_watch.CHECK_SECONDS)
+            if not self._serves:
+                if watch.is_hung(hang_watch.activity(process.pid), hang_watch.STARTING_CHECKS):
+                    self._kill_hung("a worker hangs while it starts and is killed")
+                    return
+            elif self._connect is not None:
+                return
+            elif watch.is_hung(self._lines, hang_watch.SERVING_CHECKS):
+                self._kill_hung("a worker hangs and is killed")
+                return
 
     def stop(self) -> None:
         """Stop the process in an orderly way, and do not restart it. A second call stops the process immediately."""
@@ -113,8 +138,11 @@ class WorkerProcess:
     def _on_hung(self) -> None:
         """Kill a process that has served and now hangs, so that `run` starts another one."""
         if self._serves:
-            logger.error("a worker hangs and is killed", extra={"worker": self.plan.role.number})
-            self._signal(signal.SIGKILL)
+            self._kill_hung("a worker hangs and is killed")
+
+    def _kill_hung(self, message: str) -> None:
+        logger.error(message, extra={"worker": self.plan.role.number})
+        self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -133,8 +161,11 @@ class WorkerProcess:
         return process
 
     async def _read_output(self, process: ForkedWorker) -> None:
-        """Read the worker's standard output to the end, to find the line that reports that the worker serves."""
+        """Read the worker's standard output to the end: the line that reports that the worker serves, and the lines
+        that show that its event loop runs.
+        """
         async for line in process.stdout:
+            self._lines += 1
             if READY in line:
                 self._serves = True
                 self.ready.set()

@@ -21,7 +21,11 @@ VERSION: Final = Struct(">h")
 
 def encode_versioned(message: object, version: int) -> bytes:
     """Return the int16 followed by the message. Raises UnencodableMessage for values that do not fit."""
-    return VERSION.pack(version) + codec(type(message), version).encode(message)
+    cls = type(message)
+    known = _codecs.get((cls, version))
+    if known is None:
+        known = _codecs[cls, version] = codec(cls, version)
+    return VERSION.pack(version) + known.encode(message)
 
 
 def read_version(data: Buffer) -> int:
@@ -45,4 +49,6 @@ def decode_versioned(cls: type[M], data: Buffer) -> M:
 
 
 _codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
-"""The codecs are cached, because a coordinator decodes its entire log while it loads."""
+"""The codecs are cached, because a coordinator decodes its entire log while it loads, and encodes a record for nearly
+every request.
+"""

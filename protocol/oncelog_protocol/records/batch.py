@@ -58,6 +58,7 @@ ATTRIBUTES_AT: Final = 21
 ATTRIBUTES_LOW_BYTE_AT: Final = 22
 """Position of the byte that contains all defined attributes."""
 LAST_OFFSET_DELTA_AT: Final = 23
+BASE_TIMESTAMP_AT: Final = 27
 MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_AT: Final = 43
 BASE_SEQUENCE_AT: Final = 53

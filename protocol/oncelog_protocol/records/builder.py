@@ -277,3 +277,26 @@ def build_batch(
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
     )
+
+
+def single_record_batch(
+    timestamp: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> bytearray:
+    """Return the uncompressed batch of one record without headers (`timestamp` in ms), as a coordinator writes it for
+    nearly every request. The result has the bytes that `RecordBatchBuilder` builds.
+    """
+    record = encode_record(0, 0, key, value)
+    batch = bytearray(HEADER_SIZE)
+    batch += record
+    HEADER.pack_into(
+        batch, 0, 0, len(batch) - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,
+        TRANSACTIONAL_BIT if transactional else 0, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
+    )  # fmt: skip
+    batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")
+    return batch

@@ -8,6 +8,7 @@ from oncelog_simulation.defects.defect import Defect
 
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "ends-watcher")
 MOVES: Final = (*WRITES, "mover", "payer-1")
+LATE: Final = ("late-peer-1", "payer-1", "payer-2", "writer-1")
 
 FAULTS: Final = (
     "kill",
@@ -133,5 +134,57 @@ DEFECTS: Final = (
         WRITES,
         40,
         ("no answers of the store", "isolation from all", "no store"),
+    ),
+    Defect(
+        "older-isr-granted",
+        "the controller grants an ISR that was proposed for an older state",
+        "oncelog_broker.controller.alter_partition",
+        "    if proposal.partition_epoch < known.version:\n        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)\n    _check_form",
+        "    _check_form",
+        LATE,
+        10,
+        (
+            "kill",
+            "stop",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "bounced-replica-joins",
+        "the controller grants an ISR with a broker that has registered again since it fetched",
+        "oncelog_broker.controller.alter_partition",
+        "        if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):\n",
+        "        if broker is None:\n",
+        LATE,
+        10,
+        (
+            "kill",
+            "stop",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "lease-whole-timeout",
+        "a broker leads for longer than the timeout of its session after the last answered heartbeat",
+        "oncelog_broker.metadata.stores.lease",
+        "LEASE_SHARE: Final = 0.9\n",
+        "LEASE_SHARE: Final = 1.3\n",
+        WRITES,
+        20,
+        (
+            "no answers of the store",
+            "isolation from all",
+            "no store",
+        ),
+    ),
+    Defect(
+        "lease-unproven",
+        "the lease counts from a heartbeat that the leader of the metadata store may not have received",
+        "oncelog_broker.metadata.stores.lease",
+        "        while self._answered[0] <= sent - PROOF_SHARE * self.timeout:\n            self.seen_by_leader(self._answered.popleft())\n",
+        "        self.seen_by_leader(self._answered.popleft())\n",
+        WRITES,
+        40,
+        ("last store server dies",),
     ),
 )

@@ -63,4 +63,32 @@ DEFECTS: Final = (
         20,
         ("session ends", "isolation", "partition", "leadership flaps"),
     ),
+    Defect(
+        "stamps-not-compared",
+        "a start takes the saved state of a closed log although the log has changed since",
+        "oncelog_broker.log.directories.closed_logs",
+        "        if disk.stamp(path) != self.directory:\n            return False\n        for segment, stamp in zip(self.closed.segments, self.files, strict=True):\n            if segment.is_made and disk.stamp(_log_file(path, segment.base_offset)) != stamp:\n                return False\n        return True\n",
+        "        return True\n",
+        WRITES,
+        10,
+        (
+            "kill",
+            "stop",
+            "rolling restart",
+        ),
+    ),
+    Defect(
+        "recovery-point-too-high",
+        "a flush moves the recovery point to the log end instead of the end of the synced records",
+        "oncelog_broker.log.flusher",
+        "            state.recovery_point = max(state.recovery_point, pending.up_to)\n",
+        "            state.recovery_point = max(state.recovery_point, self._local.log_end_offset)\n",
+        WRITES,
+        20,
+        (
+            "kill",
+            "stop",
+            "power cut",
+        ),
+    ),
 )

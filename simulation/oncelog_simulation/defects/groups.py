@@ -11,6 +11,7 @@ PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2", "offsets-wat
 LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
 GHOSTS: Final = ("ghost-1", "ghost-2")
+NEWER_GHOSTS: Final = ("newer-ghost-1", "offsets-watcher")
 
 NEWER: Final = ("writer-1", "writer-2", "newer-member-1", "newer-member-2", "offsets-watcher")
 
@@ -129,5 +130,57 @@ DEFECTS: Final = (
         READS,
         60,
         ("kill a client", "kill", "stop", "session ends"),
+    ),
+    Defect(
+        "old-epoch-commits",
+        "a member of the consumer protocol may commit with any earlier epoch (KIP-848)",
+        "oncelog_broker.coordinator.group.consumer.epochs",
+        "    if epoch == member.epoch:\n        return None\n    stale",
+        "    if epoch <= member.epoch:\n        return None\n    stale",
+        NEWER_GHOSTS,
+        10,
+        (
+            "kill",
+            "pause",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "epoch-off-by-one",
+        "a member may commit with the epoch before the one in which it got the partition (KIP-1251)",
+        "oncelog_broker.coordinator.group.consumer.epochs",
+        "        if since is None or epoch < since:\n",
+        "        if since is None or epoch < since - 1:\n",
+        NEWER_GHOSTS,
+        10,
+        (
+            "kill",
+            "pause",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "older-pending-wins",
+        "an offset of a transaction replaces an offset that was committed after it",
+        "oncelog_broker.coordinator.group.offsets",
+        "            if committed and (present is None or present.record_offset < offset.record_offset):\n",
+        "            if committed:\n",
+        NEWER_GHOSTS,
+        10,
+        (
+            "kill",
+            "pause",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "loaded-up-to-high-watermark",
+        "a new coordinator loads its log only up to its high watermark",
+        "oncelog_broker.coordinator.runtime",
+        "            while offset < shard.partition.log.log_end_offset and self.is_current(shard):\n",
+        "            while offset < shard.partition.high_watermark and self.is_current(shard):\n",
+        ("payer-1", "payer-2", "member-1", "offsets-watcher"),
+        40,
+        ("kill of all", "kill"),
     ),
 )

@@ -8,6 +8,8 @@ from oncelog_simulation.defects.defect import Defect
 
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted", "ends-watcher")
 MOVES: Final = (*WRITES, "mover")
+COPIES: Final = ("repeater-1", "writer-1", "reader-committed")
+LATE: Final = ("late-peer-1", "payer-1", "payer-2", "writer-1")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
 """The faults that strike while these defects are hunted, unless a defect names its own faults."""
@@ -162,5 +164,107 @@ DEFECTS: Final = (
         WRITES,
         60,
         ("leadership flaps", "stalled streams"),
+    ),
+    Defect(
+        "isr-shrinks-at-once",
+        "a replica that leaves the ISR no longer holds the high watermark back before the controller has agreed",
+        "oncelog_broker.replication.isr",
+        "        self.maximal = frozenset(self.committed).union(self.proposed or ())\n",
+        "        self.maximal = frozenset(self.proposed or self.committed)\n",
+        WRITES,
+        20,
+        (
+            "pause",
+            "isolation",
+            "partition",
+            "kill the controller",
+        ),
+    ),
+    Defect(
+        "joins-below-epoch-start",
+        "a follower joins the ISR although its log ends below the start of the leader epoch",
+        "oncelog_broker.replication.isr",
+        "    if end is None or end < high_watermark or end < epoch_start_offset:\n",
+        "    if end is None or end < high_watermark:\n",
+        WRITES,
+        40,
+        (
+            "kill",
+            "stop",
+            "session ends",
+            "power cut",
+            "isolation",
+        ),
+    ),
+    Defect(
+        "older-fetch-counts",
+        "a leader counts a Fetch of an earlier leader epoch",
+        "oncelog_broker.replication.partition",
+        "        self.check_leader_epoch(position.leader_epoch)\n        divergence",
+        "        divergence",
+        LATE,
+        10,
+        (
+            "kill",
+            "stop",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "duplicate-acked-early",
+        "the copy of a batch is acknowledged before the batch is replicated",
+        "oncelog_broker.server.records.produce",
+        "            self._replicate(answer, partition, answer.base_offset + _count(records))\n",
+        "            if answer.base_offset + _count(records) == partition.log.log_end_offset:\n                self._replicate(answer, partition, answer.base_offset + _count(records))\n",
+        COPIES,
+        20,
+        (
+            "slow links",
+            "partition",
+            "pause",
+        ),
+    ),
+    Defect(
+        "acked-before-sync",
+        "with group commit, the leader acknowledges records that are not on its disk",
+        "oncelog_broker.replication.partition",
+        "                return  # the new records are not on the disk yet\n            end = self.log.state.synced_offset\n",
+        "                pass\n",
+        WRITES,
+        40,
+        (
+            "power cut",
+            "session ends",
+            "kill",
+        ),
+    ),
+    Defect(
+        "follower-not-synced",
+        "with group commit, a follower fetches before the records that it has are on its disk",
+        "oncelog_broker.replication.fetcher",
+        "            await self._sync_records()\n            now",
+        "            now",
+        WRITES,
+        40,
+        (
+            "power cut",
+            "session ends",
+            "power cut of all",
+        ),
+    ),
+    Defect(
+        "old-epoch-has-no-end",
+        "a leader reports the log end as the end of each earlier leader epoch",
+        "oncelog_broker.log.leader_epochs",
+        "                return floor, entry.start_offset\n            floor",
+        "                return floor, log_end_offset\n            floor",
+        WRITES,
+        20,
+        (
+            "session ends",
+            "isolation",
+            "partition",
+            "leadership flaps",
+        ),
     ),
 )

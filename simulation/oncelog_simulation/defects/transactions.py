@@ -8,6 +8,7 @@ from oncelog_simulation.defects.defect import Defect
 
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "zombie-2", "reader-committed")
 PREPARES: Final = ("two-phase-1", "two-phase-2", "reader-committed")
+LATE: Final = ("late-peer-1", "payer-1", "payer-2", "writer-1")
 HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
@@ -171,5 +172,32 @@ DEFECTS: Final = (
         HAUNTS,
         40,
         ("stalled streams", "slow links"),
+    ),
+    Defect(
+        "former-coordinator-writes",
+        "a marker of a former coordinator is written",
+        "oncelog_broker.log.producers.state",
+        "            if marker.coordinator_epoch < coordinator_epoch:\n",
+        "            if False:\n",
+        LATE,
+        10,
+        (
+            "kill",
+            "stop",
+            "session ends",
+        ),
+    ),
+    Defect(
+        "v1-marker-passes-guard",
+        "the marker of a transaction before V2 does not keep out a record that was verified before it",
+        "oncelog_broker.replication.verification_guards",
+        "lambda guard: is_v2 and guard.producer_epoch >= producer_epoch",
+        "lambda guard: guard.producer_epoch >= producer_epoch",
+        HAUNTS,
+        100,
+        (
+            "stalled streams",
+            "slow links",
+        ),
     ),
 )

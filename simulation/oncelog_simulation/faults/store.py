@@ -6,10 +6,24 @@ import asyncio
 from typing import Final
 
 from oncelog_broker.metadata import paths
-from oncelog_simulation.faults.fault import Fault, a_broker, a_store_server, brokers_of, cut_links, fault, the_store
+from oncelog_simulation.faults.fault import (
+    Fault,
+    a_broker,
+    a_store_server,
+    both_ways,
+    brokers_of,
+    cut_links,
+    fault,
+    the_store,
+)
 from oncelog_simulation.faults.lost_disks import is_whole
 from oncelog_simulation.plan import Strike
 from oncelog_simulation.world import World
+
+HEARD_SECONDS: Final = 0.002
+"""Virtual seconds between two looks at what a server of the store has heard."""
+ANSWER_SECONDS: Final = 0.05
+"""Maximum virtual seconds from the last packet of a broker to the death of the server."""
 
 FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""
@@ -62,6 +76,43 @@ async def store_server_down(world: World, strike: Strike) -> bool:
     finally:
         world.note(server.host.name, "is up")
         world.store.start_server(server)
+    return True
+
+
+@fault(
+    FAULTS,
+    "last store server dies",
+    "the only server of the metadata store that a broker reaches dies just after it has heard of the broker",
+    a_broker,
+    (7.0, 10.0),
+)
+async def last_store_server_dies(world: World, strike: Strike) -> bool:
+    """The server has answered the broker, and has not yet told the leader of the ensemble that the broker's session is
+    alive, so the session ends earlier than the answer suggests.
+    """
+    (machine,) = brokers_of(world, strike)
+    if machine.broker is None:
+        return False
+    session_id = machine.broker.parts.storage.store.session_id
+    served = [each for each in world.store.servers if any(c.session_id == session_id for c in each.connections)]
+    if not served:
+        return False
+    (last, *_), names = served, [each.host.name for each in world.store.servers if each not in served[:1]]
+    cut = asyncio.create_task(cut_links(world, both_ways((machine.name,), names), strike.seconds))
+    try:
+        until = world.now + strike.seconds / 4
+        while session_id in last.heard and world.now < until:
+            await asyncio.sleep(HEARD_SECONDS)
+        while session_id not in last.heard and world.now < until:
+            await asyncio.sleep(HEARD_SECONDS)
+        await asyncio.sleep(strike.strength * ANSWER_SECONDS)
+        world.note(last.host.name, "is down")
+        world.store.stop_server(last)
+        await cut
+    finally:
+        cut.cancel()
+        world.note(last.host.name, "is up")
+        world.store.start_server(last)
     return True
 
 

@@ -8,6 +8,7 @@ back.
 - `committed`: every in-sync replica has the records that a leader has exposed below its high watermark.
 - `elections`: each state of a partition follows from the previous state.
 - `decisions`: a complete transaction has its markers in all its partitions.
+- `durable`: the records that a log counts as synced are on the disk of its machine.
 - `logs`: the files that a log stores beside its batches agree with the batches.
 - `leases`: a broker whose session has expired does not act as leader.
 - `laggards`: a replica that has fallen behind leaves the ISR.

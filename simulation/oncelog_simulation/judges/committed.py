@@ -7,6 +7,9 @@ sync, at the moment of each write. After each turn of a broker, the judge checks
 moved or whose log was truncated, so it notices even an error that lasts only a millisecond. The judge also checks:
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
+- The leader counts each replica as in sync that the metadata store has in the ISR, because the next election may choose
+  it; and a replica joins the ISR only with all records below the start of the leader epoch.
+- When a client gets the acknowledgement of a record, some leader has exposed a high watermark above the record.
 - No follower has a high watermark beyond the highest offset that a leader has exposed.
 - The last stable offset of a leader is at most the first offset of each open transaction. A transaction is open if it
   has records, but no marker, below the high watermark (`undecided`).
@@ -29,7 +32,7 @@ from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.disk import unnoticed
 from oncelog_simulation.judges.last_look import Facts, LastLook
 from oncelog_simulation.judges.running import Running, running
-from oncelog_simulation.judges.truth import Key, Truth
+from oncelog_simulation.judges.truth import Key, TrueState, Truth
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
@@ -116,6 +119,7 @@ class Committed:
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
+        notes.history.on_acknowledged = self._on_acknowledged
         self._truth = Truth()
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
@@ -140,6 +144,12 @@ class Committed:
         """The facts (`_close_facts`) at the last comparison of all replicas."""
         self._is_unread = False
         """Whether a log could not be read in a comparison, so that the next one must read it."""
+        self._shown: dict[Place, int] = {}
+        """The highest high watermark of any replica of the partition so far."""
+        self._too_early: list[str] = []
+        """The violations that acknowledgements have shown since the last call of `look_closely`."""
+        self._uncounted: dict[Key, int] = {}
+        """The write of each partition's state for which `_check_counted` has reported a violation."""
 
     # --- methods that the simulated world calls
 
@@ -151,10 +161,38 @@ class Committed:
             self._look_for_unsynced(machine)
         if world.power_cuts != self._power_cuts_seen:
             self._notice_power_cuts(world)
-        changed = set(self._truth.update(world)) if world.store.zxid != self._truth.zxid else set[Key]()
+        changed, wrong = set[Key](), list[str]()
+        if world.store.zxid != self._truth.zxid:
+            before = self._truth.states
+            changed = set(self._truth.update(world))
+            wrong += (what for key in changed if key in before for what in self._wrong_joins(world, key, before[key]))
         if machine.broker is not None:
             changed |= self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
-        return self._look_at(world, changed) if changed else ()
+        return [*wrong, *self._look_at(world, changed)] if changed else wrong
+
+    def _wrong_joins(self, world: World, key: Key, before: TrueState) -> Iterator[str]:
+        """Yield the replicas that have joined the ISR without all records below the start of the leader epoch."""
+        state = self._truth.states[key]
+        hosted = {
+            broker.number: broker.parts.replication.replicas.hosted(state.topic, key[1]) for broker in running(world)
+        }
+        leader = hosted.get(state.leader)
+        if (
+            leader is None
+            or not leader.leads
+            or leader.leader_epoch != state.leader_epoch
+            or state.topic in self._notes.careless
+        ):
+            return
+        for joined in sorted(set(state.isr) - set(before.isr)):
+            log = None if (replica := hosted.get(joined)) is None else replica.log
+            if log is None or log.is_offline or log.state.is_truncating:
+                continue
+            if log.log_end_offset < leader.epoch_start_offset:
+                yield (
+                    f"{log.name}: broker {joined} has joined the ISR and ends at {log.log_end_offset}, but the leader "
+                    f"epoch begins at {leader.epoch_start_offset}"
+                )
 
     def _look_for_unsynced(self, machine: BrokerMachine) -> None:
         """Record which topics have settings without group commit."""
@@ -195,6 +233,8 @@ class Committed:
         """Compare the records of every in-sync replica with the exposed records, unless nothing has changed since the
         last comparison of all replicas.
         """
+        early, self._too_early = self._too_early, []
+        yield from early
         self._truth.update(world)
         facts = self._close_facts(world)
         if facts == self._compared and not self._is_unread:
@@ -217,12 +257,27 @@ class Committed:
         """Compare a last time, after the workloads have ended."""
         return list(self.look_closely(world))
 
+    def is_synced(self, topic: str) -> bool:
+        """Return whether all replicas of the topic have had group commit at all times."""
+        return self._always_synced and topic not in self._overridden
+
     def in_sync(self, world: World, topic: str, index: int) -> list[Partition]:
         """Return the replicas of a partition that are in sync and running."""
         hosted = [(broker, broker.parts.replication.replicas.hosted(topic, index)) for broker in running(world)]
         return [each for broker, each in hosted if each is not None and self._counts(broker, each)]
 
     # --- inside
+
+    def _on_acknowledged(self, place: Place, offset: int) -> None:
+        """Handle the acknowledgement of a record, which a client has just got. The broker that sent it had replicated
+        the record before, and this judge has seen the high watermark of that broker since.
+        """
+        if place.topic not in self._notes.careless and place not in self.excused:
+            shown = self._shown.get(place, 0)
+            if offset >= shown:
+                self._too_early.append(
+                    f"{place}: offset {offset} was acknowledged, but all high watermarks were at most {shown}"
+                )
 
     def _look_at(self, world: World, keys: Collection[Key]) -> Iterator[str]:
         brokers = running(world)
@@ -234,12 +289,28 @@ class Committed:
             if _key(each) in keys and each.topic not in careless
         ]
         for broker, partition in hosted:
+            place = Place(partition.topic, partition.index)
+            # followers count, too, because a leader may resign in the turn in which it acknowledges a record
+            self._shown[place] = max(self._shown.get(place, 0), partition.high_watermark)
             if partition.leads:
                 self._learn(broker, partition, is_readable=not _is_damaged(world, broker, partition))
         for broker, partition in hosted:
+            if partition.leads:
+                yield from self._check_counted(broker, partition)
             yield from self._check_shown(broker, partition)
             if not _is_damaged(world, broker, partition):
                 yield from self._compare(broker, partition)
+
+    def _check_counted(self, broker: Running, partition: Partition) -> Iterator[str]:
+        """Yield a violation if the leader does not count a replica that is in sync according to the metadata store."""
+        key = _key(partition)
+        state = self._truth.states.get(key)
+        if state is None or (state.leader, state.leader_epoch) != (broker.number, partition.leader_epoch):
+            return
+        uncounted = sorted(set(state.isr) - partition.in_sync.maximal)
+        if uncounted and self._uncounted.get(key) != state.written:
+            self._uncounted[key] = state.written
+            yield f"{partition.log.name}: broker {broker.number} leads and does not count {uncounted}, in the ISR"
 
     def _check_shown(self, broker: Running, partition: Partition) -> Iterator[str]:
         """Yield the violations among the offsets (log start, last stable offset, high watermark) that this broker
@@ -260,7 +331,7 @@ class Committed:
                 f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"
             )
             prefix.end = partition.high_watermark  # so that this is reported only once
-        elif partition.leads and partition.high_watermark == prefix.end:
+        elif partition.high_watermark == prefix.end and self._counts(broker, partition):
             first = min(prefix.undecided.values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
                 yield (
@@ -274,8 +345,7 @@ class Committed:
         brokers = running(world)
         for key, state in self._truth.states.items():
             place = Place(state.topic, key[1])
-            is_synced = self._always_synced and state.topic not in self._overridden
-            if is_synced or state.topic in self._notes.careless:
+            if self.is_synced(state.topic) or state.topic in self._notes.careless:
                 continue
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
                 world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))
@@ -400,8 +470,8 @@ def _close_facts_of(partition: Partition) -> Facts:
 
 
 def _facts(partition: Partition) -> Facts:
-    """Return the high watermark, and the number of truncations of the log."""
-    return partition.high_watermark, partition.log.trimmer.generation
+    """Return the high watermark, the number of truncations of the log, and the replicas that the leader counts."""
+    return partition.high_watermark, partition.log.trimmer.generation, partition.in_sync.maximal
 
 
 def batches_of(partition: Partition, start: int) -> list[Batch] | None:

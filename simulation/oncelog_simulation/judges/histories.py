@@ -58,21 +58,22 @@ class Histories:
     async def conclude(self, world: World) -> Iterable[str]:
         """Return all violations."""
         found = list(self.look_closely(world))
+        limit = SETTLE_SECONDS * world.plan.leisure
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(limit):
                 await _until_whole(world)
         except TimeoutError:
             if world.rotted:
                 # Other replicas that lack the damaged records cannot fetch them, so the broker's disk cannot be
                 # replaced.
                 return found
-            return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
+            return [*found, f"{limit:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
         try:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
                 return found  # A coordinator that has lost its log cannot end its open transactions.
-            return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
+            return [*found, f"{limit:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             return [*found, f"all could not be read in the end: {error}"]
         self._note_replicas(world)
@@ -83,7 +84,7 @@ class Histories:
     # --- reading
 
     async def _read(self, world: World) -> None:
-        async with asyncio.timeout(SETTLE_SECONDS):
+        async with asyncio.timeout(SETTLE_SECONDS * world.plan.leisure):
             topics = dict(self._notes.topics)
             for place, records in (await content(world, topics)).items():
                 self._notes.history.finally_holds(place, [(offset, value) for offset, _, value in records])

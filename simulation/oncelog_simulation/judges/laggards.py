@@ -43,6 +43,7 @@ class Laggards:
         """Yield the followers that should have left the ISR before now."""
         lagging: dict[tuple[int, Key, int], float] = {}
         wrong: list[str] = []
+        more = MORE_SECONDS * world.plan.leisure
         for broker in running(world):
             behind = _behind(broker)
             controller = _controller(world) if behind else None
@@ -51,10 +52,8 @@ class Laggards:
             for key, follower, name in behind:
                 lag = (broker.number, key, follower)
                 since = lagging[lag] = self._since.get(lag, world.now)
-                if world.now - since > MORE_SECONDS:
-                    wrong.append(
-                        f"{name}: broker {follower} is behind and in sync for {MORE_SECONDS:g} s more than it may be"
-                    )
+                if world.now - since > more:
+                    wrong.append(f"{name}: broker {follower} is behind and in sync for {more:g} s more than it may be")
                     lagging[lag] = world.now  # so that this is reported only once in MORE_SECONDS
         self._since = lagging
         return wrong

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oncelog_broker.config.broker_keys import PRODUCER_ID_EXPIRATION_MS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import KafkaError
@@ -26,12 +27,20 @@ from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.sequence import increment_sequence
 from oncelog_simulation.disk import unnoticed
 from oncelog_simulation.judges.committed import Committed
-from oncelog_simulation.judges.running import running
+from oncelog_simulation.judges.running import Running, running
 
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
+EXPIRY_SLACK_MS: Final = 3_600_000
+"""Milliseconds by which a producer may expire early or late: clocks of machines differ, and brokers look for expired
+producers only from time to time.
+"""
+DISK_FAILURES: Final = frozenset(
+    {"disk full", "EIO on read", "EIO on write", "EIO on fsync", "directory fails", "emptied disk", "older disk"}
+)
+"""Faults after which a log may have been opened again while its broker ran."""
 MOST_READS: Final = 8
 """Limit on the number of batches of a log for which the judge makes a lookup by offset."""
 
@@ -42,6 +51,8 @@ class Walked:
 
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Epoch and last sequence by producer id; the sequence is -1 if the epoch has no batch."""
+    last_ms: dict[int, int] = field(default_factory=dict)
+    """Timestamp of the last batch or marker by producer id."""
     with_data: set[int] = field(default_factory=set)
     open: dict[int, int] = field(default_factory=dict)
     """First offset of the open transaction by producer id."""
@@ -68,6 +79,7 @@ class Walked:
         if not batch.has_producer_id:
             return
         producer_id, epoch = batch.producer_id, batch.producer_epoch
+        self.last_ms[producer_id] = batch.max_timestamp
         if not batch.is_control:
             last = -1
             if batch.base_sequence >= 0:
@@ -112,11 +124,36 @@ class Logs:
             for broker in running(world)
             for partition in broker.hosted()
             if not partition.log.is_offline and not partition.log.state.is_truncating
-            for what in wrong_in(partition, may_lack_markers=bool(self._committed.excused))
+            for what in wrong_in(partition, _expiry(world, broker), may_lack_markers=bool(self._committed.excused))
         ]
 
 
-def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterator[str]:
+class Expiry(NamedTuple):
+    """The timestamps of the last batch of a producer at which the producer may or must have expired."""
+
+    may_be_gone_ms: float = float("-inf")
+    must_be_gone_ms: float = float("-inf")
+
+
+NEVER: Final = Expiry()
+"""No producer may have expired."""
+
+
+def _expiry(world: World, broker: Running) -> Expiry:
+    """Return which producers may have expired on this broker (producer.id.expiration.ms). A producer expires only if
+    the broker has seen no batch of it for so long since the log was opened, so a producer must be gone only on a broker
+    that has run for longer, and whose disk has not failed.
+    """
+    machine = broker.machine
+    assert machine.broker is not None
+    limit_ms, now_ms = machine.broker.config[PRODUCER_ID_EXPIRATION_MS], machine.clock.now_ms()
+    newest = now_ms - limit_ms
+    has_run_long = (world.now - machine.serves_since) * 1000 > limit_ms + EXPIRY_SLACK_MS
+    must = newest - EXPIRY_SLACK_MS if has_run_long and not set(world.struck) & DISK_FAILURES else float("-inf")
+    return Expiry(newest + EXPIRY_SLACK_MS, must)
+
+
+def wrong_in(partition: Partition, expiry: Expiry = NEVER, *, may_lack_markers: bool = False) -> Iterator[str]:
     """Yield the stored data that contradict the log's batches. `may_lack_markers`: a power cut has destroyed committed
     records, perhaps including markers and the coordinators' state about them.
     """
@@ -126,7 +163,7 @@ def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterato
         yield "cannot be read"
         return
     is_whole = log.log_start_offset == 0 and not log.config.is_compacted and log.state.cleaner_checkpoint is None
-    yield from _wrong_producers(partition, walked, is_whole=is_whole)
+    yield from _wrong_producers(partition, walked, expiry, is_whole=is_whole)
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
         yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
@@ -157,13 +194,18 @@ def _wrong_times(partition: Partition, walked: Walked) -> Iterator[str]:
             yield f"finds {found} for the timestamp {timestamp}, which occurs first in the batch at {first}"
 
 
-def _wrong_producers(partition: Partition, walked: Walked, *, is_whole: bool) -> Iterator[str]:
+def _wrong_producers(partition: Partition, walked: Walked, expiry: Expiry, *, is_whole: bool) -> Iterator[str]:
     start = partition.log.log_start_offset
     known = {each.producer_id: each for each in partition.log.producers.state.producers()}
     for producer_id, (epoch, last) in walked.producers.items():
         state = known.get(producer_id)
+        last_ms = walked.last_ms[producer_id]
+        if state is None and last_ms <= expiry.may_be_gone_ms and producer_id not in walked.open:
+            continue
         if state is None:
             yield f"does not know producer {producer_id}, which has written or ended something"
+        elif last_ms < expiry.must_be_gone_ms and producer_id not in walked.open:
+            yield f"still knows producer {producer_id}, whose last batch has the timestamp {last_ms}"
         elif state.epoch != epoch:
             yield f"knows producer {producer_id} in epoch {state.epoch}, whose last batch has {epoch}"
         elif producer_id in walked.with_data and is_whole and state.last_sequence != last:

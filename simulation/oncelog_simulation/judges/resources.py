@@ -42,7 +42,7 @@ class Resources:
     async def conclude(self, world: World) -> Iterable[str]:
         """Yield the resources that remain after SETTLE_SECONDS."""
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(SETTLE_SECONDS * world.plan.leisure):
                 while _left(world):
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:

@@ -31,7 +31,7 @@ class Settings:
     async def conclude(self, world: World) -> Iterable[str]:
         """Yield the logs that have other settings than their topics."""
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(SETTLE_SECONDS * world.plan.leisure):
                 while wrong_settings(world):
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:

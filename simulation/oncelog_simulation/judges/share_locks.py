@@ -1,5 +1,5 @@
-"""A record of a share group is acquired by one member at a time, each delivery is counted, and an expired lock is
-released.
+"""A record of a share group is acquired by one member at a time, each delivery is counted, and a lock is released when
+it has expired or its owner's session has ended.
 
 The judge looks at the state of the share partitions after each turn of a broker. Judging only the clients' view would
 not suffice: a record that was delivered to two members looks like a record whose lock had expired.
@@ -16,6 +16,7 @@ from oncelog_testing.history.events import Place
 if TYPE_CHECKING:
     from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
     from oncelog_broker.sharing.share_partitions import SharePartitions
+    from oncelog_broker.sharing.share_sessions import ShareSessions
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
@@ -53,6 +54,12 @@ class ShareLocks:
         """For each broker, the state of its share partitions at the last check."""
         self._expired: dict[tuple[HostedSharePartition, Held], float] = {}
         """Locks that have expired and are not released yet, each with the virtual time at which the judge noticed."""
+        self._left: dict[tuple[HostedSharePartition, Held], float] = {}
+        """Locks of members without a session, each with the virtual time at which the judge noticed."""
+        self._acknowledged: set[tuple[HostedSharePartition, int, str]] = set()
+        """Share partition, offset and owner of each record that its owner has acknowledged, whether or not the outcome
+        was written.
+        """
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the violations among the state changes of this turn."""
@@ -78,6 +85,8 @@ class ShareLocks:
         starts[place] = max(starts.get(place, 0), hosted.share.start_offset)
         for each in held:
             for offset in range(each.first, each.last + 1) if each.owner else ():
+                if each.is_acknowledged:
+                    self._acknowledged.add((hosted, offset, each.owner))
                 known = holders.get((place, offset))
                 if known is None or (
                     hosted.leader_epoch >= known.leader_epoch
@@ -86,23 +95,49 @@ class ShareLocks:
                     holders[place, offset] = Holder(each.owner, hosted.leader_epoch, world.now)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Yield the locks that expired some time ago and are still not released."""
+        """Yield the locks that are still not released although they expired, or their owner's session ended, some time
+        ago.
+        """
         expired: dict[tuple[HostedSharePartition, Held], float] = {}
+        left: dict[tuple[HostedSharePartition, Held], float] = {}
         wrong = []
         for machine in world.brokers.values():
             if machine.broker is None or machine.process is None or machine.process.is_paused:
                 continue
             now = machine.clock.monotonic()
             running = machine.broker.parts.coordinators.present
-            for hosted in () if running is None else running.share_partitions.all():
+            if running is None:
+                continue
+            shares = running.share_partitions
+            sessions = shares.sessions
+            for hosted in shares.all():
                 for held in _held(hosted) if hosted.is_current else ():
+                    if self._is_left(hosted, held, sessions):
+                        since = left[hosted, held] = self._left.get((hosted, held), world.now)
+                        if world.now - since > EXPIRY_SECONDS:
+                            wrong.append(
+                                f"{hosted.key.text}: broker {machine.number} leaves {held} with a member whose session "
+                                "has ended"
+                            )
+                            left[hosted, held] = float("inf")  # so that this is reported only once
                     if held.owner and not held.is_acknowledged and held.deadline <= now:
                         since = expired[hosted, held] = self._expired.get((hosted, held), world.now)
-                        if world.now - since > EXPIRY_SECONDS:
+                        if world.now - since > EXPIRY_SECONDS * world.plan.leisure:
                             wrong.append(f"{hosted.key.text}: broker {machine.number} leaves {held} with its owner")
                             expired[hosted, held] = float("inf")  # so that this is reported only once
-        self._expired = expired
+        self._expired, self._left = expired, left
         return wrong
+
+    def _is_left(self, hosted: HostedSharePartition, held: Held, sessions: ShareSessions) -> bool:
+        """Return whether a member without a session has the records. If the member has acknowledged them, and the write
+        of the outcome has failed, they stay acquired until the lock expires.
+        """
+        return (
+            bool(held.owner)
+            and not held.is_acknowledged
+            and (hosted.key.group_id, held.owner) not in sessions._sessions
+            and (hosted, held.first, held.owner) not in self._acknowledged
+        )
 
     async def conclude(self, world: World) -> Iterable[str]:
         return ()

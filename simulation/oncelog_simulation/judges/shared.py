@@ -50,8 +50,6 @@ class Shared:
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Return all violations."""
-        if not any(name.startswith(WORKLOAD) for name in world.plan.workloads):
-            return ()
         found: Content = {}
 
         async def read() -> None:
@@ -63,13 +61,14 @@ class Shared:
                 except CorruptRecords:  # later the operator replaces the damaged disk
                     await asyncio.sleep(RETRY_SECONDS)
 
+        limit = SETTLE_SECONDS * world.plan.leisure
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(limit):
                 await world.client("last-sharer").run(read)
         except (TimeoutError, KafkaError) as error:
             if self._committed.excused:
                 return ()
-            return [f"{SETTLE_SECONDS:g} s after the calm the share group has not accepted all records: {error!r}"]
+            return [f"{limit:g} s after the calm the share group has not accepted all records: {error!r}"]
         # A member rejects records of a damaged batch, so the group passes over them, as in Kafka (KIP-932).
         rejects_records = world.struck.get(BIT_ROT, 0) > 0
         return () if self._committed.excused else list(self._violations(found, may_pass_over=rejects_records))

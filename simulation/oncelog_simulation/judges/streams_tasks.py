@@ -47,7 +47,7 @@ class StreamsTasks:
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Return the active tasks that have two members."""
         running = None if machine.broker is None else machine.broker.parts.coordinators.present
-        if running is None or not _is_judged(world):
+        if running is None:
             return ()
         wrong: list[str] = []
         for coordinating in running.groups.runtime.machines():
@@ -64,8 +64,6 @@ class StreamsTasks:
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Return the tasks that no member gets after the faults."""
-        if not _is_judged(world):
-            return ()
         missing: set[Task] = set(ALL_TASKS)
 
         async def join() -> None:
@@ -78,19 +76,16 @@ class StreamsTasks:
                     await asyncio.sleep(BEAT_SECONDS)
                 await member.leave()
 
+        limit = SETTLE_SECONDS * world.plan.leisure
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(limit):
                 await world.client(LAST).run(join)
         except (TimeoutError, KafkaError) as error:
             if self._committed.excused:
                 return ()
             named = ", ".join(map(str, sorted(missing)))
-            return [f"{SETTLE_SECONDS:g} s after the calm the only member has not got the tasks {named}: {error!r}"]
+            return [f"{limit:g} s after the calm the only member has not got the tasks {named}: {error!r}"]
         return ()
-
-
-def _is_judged(world: World) -> bool:
-    return any(name.startswith(WORKLOAD) for name in world.plan.workloads)
 
 
 def tasks_with_two(members: Iterable[StreamsMember]) -> Iterator[str]:

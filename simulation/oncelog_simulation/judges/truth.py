@@ -23,6 +23,7 @@ class TrueState(NamedTuple):
 
     topic: str
     isr: tuple[int, ...]
+    leader: int
     leader_epoch: int
     written: int
     """The zxid of the state's last write: a broker whose registration has a higher zxid was away since that write."""
@@ -58,7 +59,7 @@ class Truth:
                 known = before.get((topic_id, index))
                 if known is None or known.written != node.stat.mzxid:
                     state = parse_partition_state(node.data, path)
-                    known = TrueState(name, tuple(state.isr), state.leader_epoch, node.stat.mzxid)
+                    known = TrueState(name, tuple(state.isr), state.leader, state.leader_epoch, node.stat.mzxid)
                     changed.append((topic_id, index))
                 self.states[topic_id, index] = known
         brokers = tree.children(paths.BROKER_IDS) if tree.node(paths.BROKER_IDS) is not None else ()

@@ -10,13 +10,24 @@ from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimm
 from oncelog_simulation.workloads.careless import CarelessWriter
 from oncelog_simulation.workloads.ghosts import Ghost
 from oncelog_simulation.workloads.groups import GROUP, MIXED_GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
+from oncelog_simulation.workloads.late_peers import LatePeer
+from oncelog_simulation.workloads.newer_ghosts import NewerGhost
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.pipelines import GROUP as PIPELINES
 from oncelog_simulation.workloads.pipelines import Pipeline
 from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
+from oncelog_simulation.workloads.repeaters import Repeater
 from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.sharers import Sharer
+from oncelog_simulation.workloads.sleepers import (
+    AgingWriter,
+    SleepingGroup,
+    SleepingProducer,
+    SleepingTransactions,
+    StayingGroup,
+)
+from oncelog_simulation.workloads.strangers import Stranger
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
 from oncelog_simulation.workloads.tables import TableWriter
@@ -27,7 +38,7 @@ from oncelog_simulation.workloads.zombies import Zombie
 
 GROUPS: Final = (
     *(GROUP, NEWER_GROUP, MIXED_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
-    *("ghost-1-group", "ghost-2-group", STREAMS_GROUP),
+    *("ghost-1-group", "ghost-2-group", "newer-ghost-1-group", STREAMS_GROUP),
 )
 """The groups whose committed offsets are watched."""
 WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
@@ -46,14 +57,18 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "sharer-1": Sharer,
     "sharer-2": Sharer,
     "sharer-3": Sharer,
+    "stranger-1": Stranger,
     "streams-member-1": StreamsMember,
     "streams-member-2": StreamsMember,
     "ghost-1": Ghost,
     "ghost-2": Ghost,
+    "newer-ghost-1": NewerGhost,
     "two-phase-1": TwoPhaseWriter,
     "two-phase-2": TwoPhaseWriter,
     "zombie-1": Zombie,
     "zombie-2": Zombie,
+    "repeater-1": Repeater,
+    "late-peer-1": LatePeer,
     "reader-committed": lambda notes, name: Reader(notes, name, is_committed=True),
     "reader-uncommitted": lambda notes, name: Reader(notes, name, is_committed=False),
     "ends-watcher": EndsWatcher,
@@ -62,6 +77,11 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "trimmer": Trimmer,
     "passing-writer": PassingWriter,
     "careless-writer": CarelessWriter,
+    "sleeping-producer": SleepingProducer,
+    "sleeping-transactions": SleepingTransactions,
+    "sleeping-group": SleepingGroup,
+    "staying-group": StayingGroup,
+    "aging-writer": AgingWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -76,13 +96,23 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "newer-member-2": ("writer-1",),
     "sharer-1": ("writer-1",),
     "sharer-2": ("writer-1",),
+    "stranger-1": ("sharer-1", "sharer-2", "writer-1"),
     "mover": ("writer-1",),
+    "late-peer-1": ("payer-1",),
     "reader-committed": ("payer-1",),
     "reader-uncommitted": ("payer-1",),
     "ends-watcher": ("payer-1",),
     "offsets-watcher": ("payer-1",),
 }
 """For some workloads, the other workloads without which they can do nothing."""
+SLEEPERS: Final = ("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer")
+"""The workloads that only a plan of days has, because they check limits of hours and days."""
+LONG_LIVED: Final = (
+    *SLEEPERS,
+    *("writer-1", "writer-2", "payer-1", "payer-2", "two-phase-1", "reader-committed", "reader-uncommitted"),
+    *("ends-watcher", "table-writer", "passing-writer", "careless-writer", "trimmer"),
+)
+"""The workloads that pause for hours between two steps in a plan of days."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "3000",
@@ -132,4 +162,4 @@ def draw_workloads(rng: Random) -> tuple[str, ...]:
     """Draw some workloads, and add those that they need: random subsets find more bugs than all workloads together
     (swarm testing).
     """
-    return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))
+    return with_needed(rng.sample(sorted(WORKLOADS.keys() - set(SLEEPERS)), rng.randint(FEWEST, MOST)))

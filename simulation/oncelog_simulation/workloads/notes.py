@@ -24,6 +24,10 @@ class TimedHistory(History):
         """A function that returns the virtual seconds; it is set when the world exists."""
         self.sent: dict[Send, float] = {}
         self.answered: dict[Send, float] = {}
+        self.on_acknowledged: Callable[[Place, int], None] = lambda place, offset: None
+        """A function that is called with the partition and the offset of each record as soon as a client has got its
+        acknowledgement; the judge `committed` sets it.
+        """
 
     def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
         send = super().send(producer, place, value, transaction)
@@ -33,6 +37,7 @@ class TimedHistory(History):
     def acknowledged(self, send: Send, offset: int = NOT_YET, partition: int | None = None) -> None:
         super().acknowledged(send, offset, partition)
         self.answered[send] = self.clock()
+        self.on_acknowledged(send.place, offset)
 
     def failed(self, send: Send) -> None:
         super().failed(send)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog import Admin, Consumer, KafkaError, TopicPartition
 from oncelog_simulation.workloads.notes import Notes
-from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, pause
+from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, long_poll_options, pause
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ class Reader(ClientWorkload):
             place: self.notes.history.reading(teller, place, is_committed=self._is_committed) for place in places
         }
         rng = self.random(world)
+        wait_ms = rng.choice((100, 500))
         options: dict[str, Any] = {
+            **COMMON,
+            **long_poll_options(world, wait_ms),
             "isolation_level": "read_committed" if self._is_committed else "read_uncommitted",
-            "fetch_max_wait_ms": rng.choice((100, 500)),
             "max_partition_fetch_bytes": rng.choice((700, 1_048_576)),
         }
         async with Consumer(
-            world.bootstrap_servers, auto_offset_reset="none", allow_auto_create_topics=False, **COMMON, **options
+            world.bootstrap_servers, auto_offset_reset="none", allow_auto_create_topics=False, **options
         ) as consumer:
             partitions = [TopicPartition(*place) for place in places]
             consumer.assign(partitions)

@@ -54,7 +54,7 @@ class TransactionalWriter(ClientWorkload):
     async def live(self, world: World) -> None:
         rng = self.random(world)
         mean = rng.choice((0.5, 1.0, 2.0))
-        options = producer_options(transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        options = producer_options(transaction_timeout_ms=round(TRANSACTION_TIMEOUT_MS * world.plan.leisure))
         producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
         await producer.start()
         try:

@@ -30,6 +30,8 @@ STEPS_IN_CALM: Final = 3
 """Number of steps that each client makes after the end of all faults."""
 CALM_PAUSE_SECONDS: Final = 0.3
 """Maximum virtual seconds between two steps after the faults are over."""
+MAX_LONG_POLL_MS: Final = 300_000
+"""Limit on fetch.max.wait.ms; a connection that is idle for twice as long is closed (connections.max.idle.ms)."""
 RESTART_SECONDS: Final = 0.5
 """Virtual seconds before a client that was killed, or could not start, is restarted."""
 
@@ -62,7 +64,7 @@ class ClientWorkload(ABC):
                 world.note(self.name, "fails, and is started again", error=type(error).__name__, code=error.code.name)
             else:
                 return
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(RESTART_SECONDS * world.plan.leisure)
 
     @abstractmethod
     async def live(self, world: World) -> None:
@@ -119,11 +121,26 @@ async def pause(world: World, seconds: float) -> None:
     """
     seconds *= world.plan.pace
     if world.calm.is_set():
-        await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS))
+        await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS * world.plan.leisure))
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await world.calm.wait()
+
+
+def long_poll_options(world: World, usual_ms: int) -> dict[str, int]:
+    """Return options of a consumer with this fetch.max.wait.ms. The wait is longer in a run with leisure, because empty
+    long polls would be most of the processor time of such a run. Other requests to the same broker wait behind the
+    fetch, so their timeouts are longer, too.
+    """
+    if world.plan.leisure <= 1:
+        return {"fetch_max_wait_ms": usual_ms}
+    wait_ms = min(round(usual_ms * world.plan.leisure * 5), MAX_LONG_POLL_MS)
+    return {
+        "fetch_max_wait_ms": wait_ms,
+        "request_timeout_ms": COMMON["request_timeout_ms"] + wait_ms,
+        "default_api_timeout_ms": PATIENCE_MS + 2 * wait_ms,
+    }
 
 
 def producer_options(**options: Any) -> dict[str, Any]:

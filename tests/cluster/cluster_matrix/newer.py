@@ -24,8 +24,10 @@ Written by `make kill-matrix-cluster`, too. Each cell is a live run with three b
 of each partition. A program consumes, processes and produces 16 records over three partitions, in transactions of 4
 records and their offsets; or a share group accepts 12 records. After a first part, one broker is killed at one step of
 the rest, which includes the start of the program: the broker that executes the step ("before" and "after" the step, or
-when a request has arrived, or before its answer), or the controller, while the executing broker is paused at the step.
-The killed broker is restarted after the program has ended, so other brokers must take over its roles.
+when a request has arrived, or before its answer); or, while the executing broker is paused at the step, the coordinator
+that keeps the group's progress (the group coordinator; of a share group the share coordinator), or the controller.
+The killed broker is restarted after the program has ended, so other brokers must take over its roles. The column
+*coordinator killed* is empty where a coordinator of the group executes the step.
 
 *ok* means that aiokafka and librdkafka, reading committed records, both see every input exactly once and every
 transaction completely; that the last stable offset is at the end of each log; that the group has consumed all input;

@@ -10,12 +10,17 @@ from typing import NamedTuple
 
 from kill_matrix.share_cells import POINTS as SHARE_POINTS
 from kill_matrix.share_cells import ROLES as SHARE_ROLES
+from kill_matrix.share_cells import ShareRole
 
 
 class Kill(StrEnum):
     """The broker that is killed at the step. It stays dead until the work is done."""
 
     EXECUTING = "killed"
+    COORDINATOR = "coordinator killed"
+    """The coordinator that keeps the group's progress: the group coordinator, and of a share group the share
+    coordinator.
+    """
     CONTROLLER = "controller killed"
 
 
@@ -27,6 +32,8 @@ class BrokerRole(StrEnum):
     TRANSACTION = "transaction coordinator"
 
 
+PROGRESS = (BrokerRole.GROUP, ShareRole.SHARE_COORDINATOR)
+"""The coordinators that keep the progress of groups."""
 CONSUMER, TWO_PHASE, STREAMS, SHARES = "oncelog-consumer", "oncelog-2pc", "oncelog-streams", "shares"
 TITLES: Mapping[str, str] = {
     CONSUMER: "transactions of a consumer in a group of the consumer protocol (KIP-848)",
@@ -107,7 +114,7 @@ def all_newer_cells() -> list[NewerCell]:
             moments = [(point, is_after) for point in STEPS for is_after in (False, True)]
             moments += [(f"{name}.{step}", False) for name in names for step in ("request", "answer")]
         cells += [NewerCell(work, point, is_after, kill) for point, is_after in moments for kill in Kill]
-    return cells
+    return [cell for cell in cells if cell.kill is not Kill.COORDINATOR or cell.role not in PROGRESS]
 
 
 def tables(outcomes: Mapping[NewerCell, NewerOutcome]) -> Iterator[str]:

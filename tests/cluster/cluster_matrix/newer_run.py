@@ -61,11 +61,15 @@ PER_TRANSACTION = 4
 FIRST, INPUTS = 2 * PER_TRANSACTION, 4 * PER_TRANSACTION
 """The number of records that are processed before the kill is prepared, and the number of all records."""
 STOPPED_MS = 60_000
-"""A delay that ends when the controller is killed."""
+"""A delay that ends when another broker is killed."""
 WAIT_SECONDS = 90.0
 """Limit of each wait, far more than a failover takes."""
 MAX_STARTS = 5
-SHARE_FAULTS = {Kill.EXECUTING: ShareFault.ABSENT, Kill.CONTROLLER: ShareFault.CONTROLLER_KILLED}
+SHARE_FAULTS = {
+    Kill.EXECUTING: ShareFault.ABSENT,
+    Kill.COORDINATOR: ShareFault.COORDINATOR_KILLED,
+    Kill.CONTROLLER: ShareFault.CONTROLLER_KILLED,
+}
 
 
 class NewerStage:
@@ -165,8 +169,8 @@ class NewerRun:
             failing = stack.enter_context(broker.fail(cell.point, **action))
             process = self._start(INPUTS)
             failing.wait(WAIT_SECONDS)
-            if cell.kill is Kill.CONTROLLER:
-                self._cluster[self._controller].kill()
+            if cell.kill is not Kill.EXECUTING:
+                self._cluster[self._victims[cell.kill]].kill()
                 failing.remove()
             self._until_ended(process, INPUTS)
 
@@ -189,13 +193,16 @@ class NewerRun:
     # --- the roles
 
     def _struck(self) -> int:
-        """Return the number of the broker that executes the step. The struck leader of an output partition is no
-        coordinator, if there is such a leader.
+        """Return the number of the broker that executes the step, and find the other brokers that a cell may kill. The
+        struck leader of an output partition is no coordinator, if there is such a leader.
         """
-        self._controller = run(self._find_controller)
         coordinators = {
             BrokerRole.GROUP: self._leader_of(OFFSETS),
             BrokerRole.TRANSACTION: self._leader_of(TRANSACTIONS),
+        }
+        self._victims = {
+            Kill.COORDINATOR: coordinators[BrokerRole.GROUP],
+            Kill.CONTROLLER: run(self._find_controller),
         }
         if (role := BrokerRole(self._cell.role)) in coordinators:
             return coordinators[role]

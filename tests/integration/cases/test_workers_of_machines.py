@@ -4,11 +4,13 @@ different machines.
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from recording_clients import Loop
-from worker_processes import WorkerProcesses
+from worker_processes import PATIENCE_SECONDS, WorkerProcesses
 
 from oncelog.admin import Admin, NewTopic
 
@@ -38,3 +40,17 @@ def test_replicas_of_a_partition_are_on_different_machines(zookeeper: str, tmp_p
         assert second.pids().keys() == {1, 2}
     loop.close()
     assert "stopping as the only in-sync replica" not in first.log.read_text()
+
+
+@pytest.mark.soak
+def test_a_worker_that_hangs_is_killed_and_started_again(zookeeper: str, tmp_path: Path) -> None:
+    """ZooKeeper's session does not tell the supervisor: the worker's own lines do. The other worker is left alone."""
+    workers = WorkerProcesses(tmp_path / "machine", {"zookeeper.connect": zookeeper, "node.id": "1"})
+    with workers:
+        before = workers.pids()
+        os.kill(before[2], signal.SIGSTOP)
+        after = workers.until_started_again(2, before[2], 2 * PATIENCE_SECONDS)
+        assert after != before[2]
+        assert workers.pids()[1] == before[1]
+    log = workers.log.read_text()
+    assert log.count("a worker hangs and is killed") == 1

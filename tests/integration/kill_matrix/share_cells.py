@@ -17,6 +17,7 @@ class ShareFault(StrEnum):
     DELAYED = "delayed"
     DROPPED = "dropped"
     ABSENT = "broker killed, absent until the end"
+    COORDINATOR_KILLED = "share coordinator killed, absent until the end"
     CONTROLLER_KILLED = "controller killed, absent until the end"
 
 

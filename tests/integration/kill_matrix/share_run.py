@@ -196,7 +196,11 @@ class Run:
     def _accept_rest(self) -> None:
         """Let a member accept the remaining records while the fault strikes."""
         assert self._cell is not None
-        fault, broker, controller = self._cell.fault, self._cluster[self._struck()], run(self._controller)
+        fault, broker = self._cell.fault, self._cluster[self._struck()]
+        absent = {
+            ShareFault.COORDINATOR_KILLED: self._leader_of(SHARE_GROUP_STATE),
+            ShareFault.CONTROLLER_KILLED: run(self._controller),
+        }
         with ExitStack() as stack:
             failing = stack.enter_context(broker.fail(self._cell.point, **_action(fault)))
             member = self._member()
@@ -208,8 +212,8 @@ class Run:
                 member = self._member()
             elif fault is ShareFault.BROKER_KILLED:
                 broker.start()
-            elif fault is ShareFault.CONTROLLER_KILLED:
-                self._cluster[controller].kill()
+            elif fault in absent:
+                self._cluster[absent[fault]].kill()
                 failing.remove()
             eventually(lambda: run(self._lag) == 0, "the group has accepted all records", WAIT_SECONDS)
 
@@ -277,7 +281,7 @@ def _action(fault: ShareFault) -> dict[str, bool | int]:
     match fault:
         case ShareFault.BROKER_KILLED | ShareFault.ABSENT:
             return {"crash": True}
-        case ShareFault.MEMBER_KILLED | ShareFault.CONTROLLER_KILLED:
+        case ShareFault.MEMBER_KILLED | ShareFault.COORDINATOR_KILLED | ShareFault.CONTROLLER_KILLED:
             return {"delay": STOPPED_MS}
         case ShareFault.DELAYED:
             return {"delay": DELAY_MS}

@@ -58,11 +58,11 @@ class WorkerProcesses(BrokerProcess):
         ended(with_end)
         return pid
 
-    def until_started_again(self, broker: int, after: int) -> int:
+    def until_started_again(self, broker: int, after: int, patience_seconds: float = PATIENCE_SECONDS) -> int:
         """Wait until the worker runs in another process than the one with the id `after`, and return the new process
         id.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + patience_seconds
         while self.pids().get(broker, after) == after:
             assert time.monotonic() < deadline, f"worker {broker} is not started again"
             time.sleep(POLL_SECONDS)

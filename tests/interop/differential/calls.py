@@ -106,10 +106,16 @@ def idempotent_producer(side: Side) -> Producer:
 # --- transactions
 
 
-def transactional_producer(side: Side, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+def transactional_producer(
+    side: Side, transactional_id: str, timeout_ms: int = 60_000, *, version: int = 5, enable2_pc: bool = False
+) -> Producer:
     coordinator(side, transactional_id)
-    asked = {"transactional_id": side.own(transactional_id), "transaction_timeout_ms": timeout_ms}
-    answer = side.get(ApiKey.INIT_PRODUCER_ID, 5, asked)
+    asked = {
+        "transactional_id": side.own(transactional_id),
+        "transaction_timeout_ms": timeout_ms,
+        "enable2_pc": enable2_pc,
+    }
+    answer = side.get(ApiKey.INIT_PRODUCER_ID, version, asked)
     if answer.error_code:
         raise ScenarioBroken(f"{side.name}: {answer}")
     side.plain.producer(answer.producer_id)
@@ -125,6 +131,8 @@ def init(
     producer_id: int = -1,
     epoch: int = -1,
     version: int = 5,
+    enable2_pc: bool = False,
+    keep_prepared_txn: bool = False,
     **options: Any,
 ) -> Any:
     asked = {
@@ -132,6 +140,8 @@ def init(
         "transaction_timeout_ms": timeout_ms,
         "producer_id": producer_id,
         "producer_epoch": epoch,
+        "enable2_pc": enable2_pc,
+        "keep_prepared_txn": keep_prepared_txn,
     }
     return side.ask(ApiKey.INIT_PRODUCER_ID, version, asked, label, **options)
 

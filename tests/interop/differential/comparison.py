@@ -16,7 +16,7 @@ ABSENT: Final = "absent"
 
 NAMES: Final = (
     *("name", "topic", "topic_id", "partition_index", "partition", "index", "group_id", "transactional_id"),
-    *("member_id", "producer_id", "resource_name", "api_key", "key", "node_id", "broker_id"),
+    *("member_id", "producer_id", "resource_name", "api_key", "key", "node_id", "broker_id", "subtopology_id"),
 )
 """The fields that may name an element of an array; the first one that an element has is used."""
 ERROR_CODES: Final = ("error_code", "partition_error_code")

@@ -10,15 +10,8 @@ from typing import Final
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 
-WITHOUT_SCENARIOS: Final = frozenset(
-    {
-        *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),
-        *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
-        *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
-    }
-)
-"""API keys of which no scenario sends a request.
-`tests/interop/test_java_shares.py` and `tests/interop/test_streams_groups.py` send requests of these APIs.
+ONLY_WITH_SETTINGS: Final = frozenset({(ApiKey.INIT_PRODUCER_ID, 6)})
+"""Versions that both brokers serve only with the settings of `configured`; test_differential_configured.py sends them.
 """
 
 
@@ -27,8 +20,8 @@ def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:
     served = {
         (one.key, version)
         for one in SERVED.values()
-        if not one.is_for_brokers and one.key not in WITHOUT_SCENARIOS
+        if not one.is_for_brokers
         for version in range(one.versions.low, one.versions.high + 1)
     }
-    missing = served - asked
+    missing = served - ONLY_WITH_SETTINGS - asked
     return [f"{key.message_name} v{version}" for key, version in sorted(missing)]

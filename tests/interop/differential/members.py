@@ -14,6 +14,8 @@ from tests.interop.differential.side import PATIENCE_SECONDS, PAUSE_SECONDS, Sce
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.describe_configs import ResourceType
+from oncelog_protocol.messages.incremental_alter_configs import ConfigOperation
 
 SUBSCRIPTION: Final = b"\0\1\0\0\0\0\xff\xff\xff\xff"
 """The subscription metadata of a consumer: version 1, no topics."""
@@ -148,6 +150,37 @@ def leave(side: Side, group: str, *members: tuple[str, str | None], label: str =
     else:
         asked["members"] = [{"member_id": member, "group_instance_id": instance} for member, instance in members]
     side.ask(ApiKey.LEAVE_GROUP, version, asked, label)
+
+
+def set_group(side: Side, group: str, **configs: str | int) -> None:
+    """Set configuration keys of a group; keys are written with underscores in place of dots. Raises ScenarioBroken."""
+    resource = {
+        "resource_type": int(ResourceType.GROUP),
+        "resource_name": side.own(group),
+        "configs": [
+            {"name": key.replace("_", "."), "config_operation": int(ConfigOperation.SET), "value": str(value)}
+            for key, value in configs.items()
+        ],
+    }
+    answer = side.get(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    if answer.responses[0].error_code:
+        raise ScenarioBroken(f"{side.name}: {answer}")
+
+
+def await_setting(side: Side, group: str, key: str, value: str) -> None:
+    """Wait until a key of a group has this value, because Apache Kafka's brokers learn of a change after the
+    response.
+    """
+    resource = {
+        "resource_type": int(ResourceType.GROUP),
+        "resource_name": side.own(group),
+        "configuration_keys": [key],
+    }
+
+    def is_there(answer: Any) -> bool:
+        return [one.value for one in answer.results[0].configs] == [value]
+
+    side.get(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]}, until=is_there)
 
 
 def settle_groups(side: Side) -> None:

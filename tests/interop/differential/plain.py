@@ -19,7 +19,7 @@ from oncelog_protocol.schema import OWN_TAGS, FieldSchema, fields_of
 NOW_MS = 120_000
 MADE_UP_PRODUCER = 2**40
 """Producer ids from this number on are invented by a scenario."""
-SHORTEST_MEMBER_ID = 30
+SHORTEST_MEMBER_ID = 22
 """Member ids that brokers generate are at least this long, because they contain a UUID."""
 
 PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
@@ -27,8 +27,8 @@ TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transac
 PLACES = frozenset({"cluster_id", "log_dir"})
 """Fields whose values differ between any two brokers."""
 ROOM = frozenset({"total_bytes", "usable_bytes"})
-UNORDERED = frozenset({"partitions"})
-"""Arrays of numbers whose order is arbitrary, since it comes from a hash table."""
+UNORDERED = frozenset({"partitions", "subscribed_topic_names", "requested_metrics"})
+"""Arrays whose order is arbitrary, since it comes from a hash table."""
 UNORDERED_BY = {"credential_infos": "mechanism"}
 """Arrays of structs in arbitrary order, each with the field by which they are sorted here."""
 OF_EVERYBODY = {"replica_election_results": "topic"}
@@ -107,7 +107,7 @@ class Plainer:
         if name in PLACES:
             return name
         if name == "member_id" or (name == "leader" and owner == "JoinGroupResponse"):
-            return self.symbols.name("member", value) if len(value) > SHORTEST_MEMBER_ID else value
+            return self.symbols.name("member", value) if len(value) >= SHORTEST_MEMBER_ID else value
         return self.text(value)
 
     def _number(self, name: str, value: int) -> Any:
@@ -117,6 +117,8 @@ class Plainer:
             return "bytes" if value > 0 else value
         if name == "session_id":
             return "SESSION" if value else 0
+        if name == "subscription_id":
+            return self.symbols.name("subscription", value)
         if name == "port":
             return "PORT" if value == self._port else value
         if name in TIMES and abs(value - time.time() * 1000) < NOW_MS:

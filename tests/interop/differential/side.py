@@ -92,6 +92,10 @@ class Side:
             connection.socket.close()
         self._connections.clear()
 
+    def disconnect(self, connection: str) -> None:
+        """Close one connection, which the scenario does not use again."""
+        self._connections.pop(connection).socket.close()
+
     # --- requests
 
     def ask(
@@ -114,9 +118,13 @@ class Side:
         response, problem = self._settled_answer(
             api, version, values or {}, connection, client_id, retried, until, patience
         )
+        self.record(api, version, label, response, problem)
+        return response
+
+    def record(self, api: ApiKey, version: int, label: str, response: Any, problem: str = "") -> None:
+        """Record a response for the comparison; `problem` says why there is none."""
         answer = problem if response is None else self.plain.answer(response, version)
         self.transcript.append(Step(api.message_name, version, label, answer))
-        return response
 
     def get(self, api: ApiKey, version: int, values: Plain | None = None, **options: Any) -> Any:
         """Send a request and return its response. The response is only for the scenario and is not compared. Raises
@@ -172,8 +180,7 @@ class Side:
     def receive(self, api: ApiKey, version: int, label: str, connection: str = "main") -> Any:
         """Receive the response to the oldest request that was sent, and record it."""
         response, problem = self._received(connection, PATIENCE_SECONDS)
-        answer = problem if response is None else self.plain.answer(response, version)
-        self.transcript.append(Step(api.message_name, version, label, answer))
+        self.record(api, version, label, response, problem)
         return response
 
     def raw_answer(self, api: int, version: int, body: bytes, label: str, *, shown: int | None = None) -> None:

@@ -173,3 +173,16 @@ def test_servers_that_were_put_back_from_a_backup_refuse_whoever_has_seen_more()
             await world.loop.spawn(process, store.get("/"))
 
     play(scene)
+
+
+def test_a_session_after_a_backup_was_put_back_has_an_id_that_no_earlier_session_had():
+    """Otherwise two brokers share a session: each of them, when it connects, ends the connection of the other."""
+
+    async def scene(world):
+        backup = world.store.copied()
+        first, _, _ = await with_store(world, "one", nothing)
+        world.store.restore(backup, is_new_epoch=True)
+        second, _, _ = await with_store(world, "two", nothing)
+        assert first.session_id != second.session_id
+
+    play(scene)

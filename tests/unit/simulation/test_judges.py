@@ -250,16 +250,41 @@ def test_a_shared_record_is_with_one_member_and_each_delivery_is_counted(before:
     assert [each.partition("broker 1 ")[2] for each in found] == ([told] * 3 if told else [])
 
 
+def world_with_share(run: SimpleNamespace, sessions: list[tuple[str, str]]) -> Any:
+    """Return a world with a broker that leads one share partition, at the monotonic time 10."""
+    hosted = LedPartition(is_current=True, key=SimpleNamespace(text="g:t:0", group_id="g"), share=SimpleNamespace())
+    hosted.share.runs = SimpleNamespace(runs=[run])
+    shares = SimpleNamespace(all=lambda: [hosted], sessions=SimpleNamespace(_sessions=dict.fromkeys(sessions)))
+    parts = SimpleNamespace(coordinators=SimpleNamespace(share_partitions=shares))
+    machine = SimpleNamespace(
+        number=1,
+        broker=SimpleNamespace(parts=parts),
+        process=SimpleNamespace(is_paused=False),
+        clock=SimpleNamespace(monotonic=lambda: 10.0),
+    )
+    return SimpleNamespace(brokers={"broker-1": machine}, now=0.0, plan=SimpleNamespace(leisure=1.0))
+
+
+@pytest.mark.parametrize(("has_acknowledged", "told"), [(False, 1), (True, 0)])
+def test_the_records_of_a_member_without_a_session_must_be_given_back(has_acknowledged: bool, told: int) -> None:
+    """If the member had acknowledged the records, and the write of the outcome failed, they stay acquired until the
+    lock expires.
+    """
+    run = SimpleNamespace(first=4, last=6, owner="a", deliveries=1, deadline=30.0, becomes=None)
+    world, judge = world_with_share(run, sessions=[("g", "b")]), ShareLocks(Notes())
+    (hosted,) = world.brokers["broker-1"].broker.parts.coordinators.share_partitions.all()
+    if has_acknowledged:
+        judge._acknowledged.add((hosted, run.first, run.owner))
+    assert list(judge.look_closely(world)) == []
+    world.now = 2.5
+    assert len(list(judge.look_closely(world))) == told
+    assert list(judge.look_closely(world)) == []
+
+
 def test_an_expired_lock_must_be_given_back_soon_while_the_broker_runs() -> None:
     run = SimpleNamespace(first=4, last=6, owner="a", deliveries=1, deadline=9.0, becomes=None)
-    hosted = LedPartition(is_current=True, key=SimpleNamespace(text="g:t:0"), share=SimpleNamespace())
-    hosted.share.runs = SimpleNamespace(runs=[run])
-    process = SimpleNamespace(is_paused=False)
-    shares = SimpleNamespace(all=lambda: [hosted])
-    parts = SimpleNamespace(coordinators=SimpleNamespace(share_partitions=shares))
-    machine = SimpleNamespace(number=1, broker=SimpleNamespace(parts=parts), process=process, clock=SimpleNamespace())
-    machine.clock.monotonic = lambda: 10.0
-    world: Any = SimpleNamespace(brokers={"broker-1": machine}, now=0.0)
+    world = world_with_share(run, sessions=[("g", "a")])
+    process = world.brokers["broker-1"].process
     judge = ShareLocks(Notes())
     assert list(judge.look_closely(world)) == []
     process.is_paused, world.now = True, 5.0

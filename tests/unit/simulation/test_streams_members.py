@@ -121,21 +121,20 @@ class NoWire:
 
 
 @pytest.mark.parametrize(
-    ("missing", "workload", "told"),
+    ("missing", "told"),
     [
-        (frozenset(), "streams-member-1", []),
-        (frozenset({TASK}), "streams-member-1", ["('0', 1)"]),
-        (frozenset({TASK}), "writer-1", []),
+        (frozenset(), []),
+        (frozenset({TASK}), ["('0', 1)"]),
     ],
 )
 def test_a_task_that_nobody_gets_after_the_faults_is_a_violation(
-    missing: Tasks, workload: str, told: list[str], monkeypatch: pytest.MonkeyPatch
+    missing: Tasks, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
     world: Any = SimpleNamespace(
-        plan=SimpleNamespace(workloads=(workload,)),
+        plan=SimpleNamespace(leisure=1.0),
         bootstrap_servers="",
         client=lambda _: SimpleNamespace(run=run),
     )

@@ -34,6 +34,10 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
     "workload",
     [
         "ghost-1",
+        "newer-ghost-1",
+        "repeater-1",
+        "late-peer-1",
+        "stranger-1",
         "two-phase-1",
         "newer-member-1",
         "mixed-member-1",
@@ -61,6 +65,7 @@ def test_a_workload_makes_progress_and_ends(workload: str) -> None:
         ("leadership flaps", ("leader",)),
         ("stalled streams", ("broker-2",)),
         ("store put back", ("store",)),
+        ("last store server dies", ("broker-2",)),
         ("directory fails", ("broker-2",)),
         ("older disk", ("broker-2",)),
     ],

@@ -10,9 +10,10 @@ groups (KIP-1071): `streams` has the groups, `streams_tasks` the tasks, and `str
 `record_kinds` has the tables of record types of the newer protocols. `other_groups` is the interface through which
 `machine`, the state machine of all groups, uses share and streams groups. All protocols: `offsets` has committed
 offsets, `commits` the checks of a commit, `transactional_offsets` the offsets of open transactions, `offset_removal`
-the rules by which offsets are deleted, `held_bytes` the limit on the memory for members' metadata, and `records` the
-records in the log. `machine` has all groups of one partition of __consumer_offsets, `coordinator` connects this state
-machine to the rest of the broker, and `share_group_states` initializes and deletes the share-partition states of
-groups. All modules except `coordinator` and `share_group_states` are pure: their inputs are requests, records and
-timers, their outputs are `Effects` (records to log, replies, timers).
+the rules by which offsets are deleted, `commit_batch` the template of the batch of a commit, `usual_requests`
+recognises the requests of a member that has nothing to do in its group, `held_bytes` the limit on the memory for
+members' metadata, and `records` the records in the log. `machine` has all groups of one partition of
+__consumer_offsets, `coordinator` connects this state machine to the rest of the broker, and `share_group_states`
+initializes and deletes the share-partition states of groups. All modules except `coordinator` and `share_group_states`
+are pure: their inputs are requests, records and timers, their outputs are `Effects` (records to log, replies, timers).
 """

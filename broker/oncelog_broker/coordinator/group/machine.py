@@ -83,7 +83,7 @@ class GroupMachine:
         overrides_of: Callable[[str], Mapping[str, str]] = lambda group_id: {},
     ) -> None:
         self._held = held or HeldBytes()
-        self._topics = topics
+        self.topics = topics
         self._overrides_of = overrides_of
         self._config = config
         self._now_ms = now_ms
@@ -315,7 +315,7 @@ class GroupMachine:
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         if group is not None and group.members:
-            return upgrade(group, self._config, self._topics(), effects)
+            return upgrade(group, self._config, self.topics(), effects)
         if group is not None and group.is_logged:
             effects.append(group_record(group_id, None))
         return ConsumerGroup(group_id, self._held)
@@ -482,7 +482,7 @@ class GroupMachine:
                 return None
             if isinstance(group, StreamsGroup):
                 return streams_epochs.check_commit(group, request.member_id, generation, version=version)
-            return check_commit(group, request.member_id, generation, self._topics(), version=version)
+            return check_commit(group, request.member_id, generation, self.topics(), version=version)
         if generation < 0 and group.state is GroupState.EMPTY:
             return None
         member = membership.check_generation(group, request.member_id, request.group_instance_id, generation)
@@ -508,7 +508,7 @@ class GroupMachine:
         if isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if isinstance(group, ConsumerGroup | StreamsGroup):
-            transactional_offsets.check_epoch(group, request, self._topics())
+            transactional_offsets.check_epoch(group, request, self.topics())
         else:
             transactional_offsets.check_member(group, request, has_offsets=self.offsets.has(group_id))
         commit = Commit(group_id, self._now_ms(), exists, self._config.offset_metadata_max_bytes)
@@ -556,18 +556,13 @@ class GroupMachine:
     # --- private helpers of the state machine
 
     def _consumer_step(self, group: ConsumerGroup, effects: Effects) -> ConsumerStep:
-        own = self._overrides_of(group.group_id)
-        settings: ConsumerGroupSettings = self._config.consumer
-        return ConsumerStep(
-            group,
-            self.groups,
-            effects,
-            self._config,
-            settings.with_own(own) if own else settings,
-            self._topics(),
-            self._now_ms(),
-            self._new_id,
-        )
+        settings, topics = self.consumer_settings(group.group_id), self.topics()
+        return ConsumerStep(group, self.groups, effects, self._config, settings, topics, self._now_ms(), self._new_id)
+
+    def consumer_settings(self, group_id: str) -> ConsumerGroupSettings:
+        """Return the settings of a group of the consumer protocol."""
+        own, settings = self._overrides_of(group_id), self._config.consumer
+        return settings.with_own(own) if own else settings
 
     def _consumers(self, group_id: str) -> ConsumerGroup | None:
         group = self.groups.get(group_id)

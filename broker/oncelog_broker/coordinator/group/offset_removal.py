@@ -24,8 +24,10 @@ def delete_offsets(
     group: Group, request: OffsetDeleteRequest, offsets: CommittedOffsets, exists: Exists
 ) -> tuple[Effects, OffsetDeleteResponse]:
     """Return (effects, response). The effects have a tombstone for each requested offset whose topic the group does not
-    read. Raises KafkaError NON_EMPTY_GROUP.
+    read. Raises KafkaError NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a share group, which commits no offsets.
     """
+    if isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     reads = group.topics() if group.members else frozenset()

@@ -92,11 +92,14 @@ class ShareGroupStates:
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
         """Return the states of the share partitions in `wanted` or, if `wanted` is None, of all share partitions that
-        the group has initialized.
+        the group has initialized. A group that does not exist, or that is no share group, has no initialized share
+        partitions, as in Kafka.
         """
         known = await self._states(group_id)
         if isinstance(known, KafkaError):
-            return known
+            if known.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                return known
+            known = {}
         if wanted is not None:
             return await self._calls.summaries(_keys(group_id, wanted))
         return await self._calls.summaries(_keys(group_id, known))

@@ -26,7 +26,7 @@ def initialise(
     *,
     keeps_open: bool = False,
 ) -> TransactionMetadata:
-    """Returns the metadata to log, or `metadata` itself for a repeated request.
+    """Returns the metadata to log, or `metadata` itself for a repeated request that changes nothing.
 
     If the result has the state PrepareAbort, an open transaction is aborted first, and the producer must repeat the
     request. If the result has the state Ongoing, the open transaction is kept (`keeps_open`), and the field `client`
@@ -46,23 +46,26 @@ def initialise(
     if metadata.state is TransactionState.ONGOING:
         return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)
     if shown is not None and shown_epoch != metadata.producer_epoch:
-        return metadata  # this request repeats the producer's previous request, so it gets the same result
+        # The owner already has its next epoch: this request repeats a request whose response was lost, or the request
+        # that has aborted the owner's open transaction.
+        is_done = metadata.state is TransactionState.EMPTY and metadata.timeout_ms == timeout_ms
+        return metadata if is_done else metadata.granted_again(timeout_ms, now_ms)
     return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
     """Return the epoch of `shown` (the producer id and epoch in the request) if the producer may continue. The current
-    epoch is valid; the previous epoch is valid only if no transaction is open.
+    epoch is valid; the previous epoch is valid only until a transaction begins with the current epoch.
 
-    Kafka also accepts the previous epoch while a transaction is open, and aborts that transaction. This broker refuses
-    such a request, because it may be a late duplicate of the InitProducerId that created the current epoch: the
-    duplicate would abort the transaction of its own producer. Raises PRODUCER_FENCED.
+    Kafka also accepts the previous epoch after that, and aborts a transaction that is open. This broker refuses such a
+    request, because a producer that has begun a transaction knows its epoch. The request may be a late duplicate of the
+    InitProducerId that created the current epoch, and would abort the transaction of its own producer, or hide the
+    outcome of an ended transaction from an EndTxn that the producer repeats. Raises PRODUCER_FENCED.
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)
     if metadata.belongs_to(shown):
         return shown.epoch
-    is_retry = (is_same or is_before_rotation) and shown.epoch == metadata.last_epoch
-    if is_retry and metadata.state is not TransactionState.ONGOING:
+    if (is_same or is_before_rotation) and shown.epoch == metadata.last_epoch:
         return shown.epoch
     raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{shown} is not the producer of {metadata!r}")

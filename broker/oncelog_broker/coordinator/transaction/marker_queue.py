@@ -139,7 +139,8 @@ class MarkerQueue:
                 led.append(where)
             else:
                 others.append(WaitingMarker(decision, where))
-        self._put(others)
+        if others:
+            self._put(others)
         return led
 
     def _put(self, markers: Iterable[WaitingMarker]) -> None:
@@ -176,7 +177,8 @@ class MarkerQueue:
             (taken if is_led else moved).append(marker)
         if not queue:
             self._queues.pop(broker_id, None)
-        self._put(moved)
+        if moved:
+            self._put(moved)
         return taken
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:

@@ -85,9 +85,9 @@ class TransactionMetadata(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
     last_epoch: int = NO_EPOCH
-    """The previous epoch of the same producer; NO_EPOCH if there is none. A producer that sends this epoch repeats a
-    request whose response was lost (KIP-360). The field exists only in memory, because Kafka's log format has no such
-    field."""
+    """The previous epoch of the same producer; NO_EPOCH if there is none, or if a transaction has begun since the
+    producer got its present epoch. A producer that sends this epoch repeats a request whose response was lost
+    (KIP-360). The field exists only in memory, because Kafka's log format has no such field."""
     next_producer_epoch: int = NO_EPOCH
     """The producer epoch of the owner that has taken over the open transaction; the owner's producer id is
     `next_producer_id`. NO_EPOCH if no new owner has taken over the transaction.
@@ -141,22 +141,18 @@ class TransactionMetadata(NamedTuple):
         """The producer id and epoch for the owner's next transaction, when the present transaction is in PrepareCommit
         or PrepareAbort.
         """
-        if self.is_taken_over:
-            return self.client
-        if self.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdAndEpoch(self.next_producer_id, 0)
-        return self.producer
+        if self.next_producer_epoch != NO_EPOCH or self.next_producer_id == NO_PRODUCER_ID:
+            return self.client  # of a new owner, or of the producer
+        return ProducerIdAndEpoch(self.next_producer_id, 0)
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
         """Return the metadata in the new state, with these changes. Every transition calls this method. Raises
         IllegalTransition.
         """
         check_transition(self.transactional_id, self.state, state)
-        return self._replace(
-            state=state,
-            last_update_timestamp=now_ms,
-            **{"previous_producer_id": self.client.producer_id, **changes},
-        )
+        if "previous_producer_id" not in changes:
+            changes["previous_producer_id"] = self.client.producer_id
+        return self._replace(state=state, last_update_timestamp=now_ms, **changes)
 
     # --- transitions by InitProducerId --------------------------------------------------------------------------------
 
@@ -177,6 +173,19 @@ class TransactionMetadata(NamedTuple):
             next_timeout_ms=NO_TIMEOUT_MS,
             start_timestamp=NO_TIMESTAMP,
             next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def granted_again(self, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+        """Give the owner its present producer id and epoch, which it does not know yet: the response was lost, or the
+        owner's request has aborted the owner's open transaction. As after every successful InitProducerId, the timeout
+        is that of the request, and a late EndTxn with the previous epoch is fenced.
+        """
+        return self._to(
+            TransactionState.EMPTY,
+            now_ms,
+            previous_producer_id=self.previous_producer_id,
+            timeout_ms=timeout_ms,
+            start_timestamp=NO_TIMESTAMP,
         )
 
     def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
@@ -208,6 +217,7 @@ class TransactionMetadata(NamedTuple):
         return self._to(
             TransactionState.ONGOING,
             now_ms,
+            last_epoch=NO_EPOCH,
             partitions=self.partitions | added,
             start_timestamp=self.start_timestamp if is_open else now_ms,
             client_transaction_version=client_transaction_version,

@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 from oncelog_protocol.light_classes import NamedTuple
+from oncelog_protocol.records.batch import Buffer
 
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
@@ -49,16 +50,18 @@ class OffsetIndex(SegmentIndex):
         """Return the entry with the greatest offset not above `offset`; the start of the file if there is no such
         entry. Raises IndexCorrupt.
         """
-        return self._entry(self._count_up_to(OFFSET, offset - self.base_offset) - 1)
+        data = self._data()
+        return self._entry(data, _count_up_to(data, OFFSET, offset - self.base_offset) - 1)
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """Return the last entry whose position is not above `position`; the start of the file if there is no such
         entry.
         """
-        return self._entry(self._count_up_to(POSITION, position) - 1)
+        data = self._data()
+        return self._entry(data, _count_up_to(data, POSITION, position) - 1)
 
     def last(self) -> OffsetPosition:
-        return self._entry(len(self) - 1)
+        return self._entry(self._data(), len(self) - 1)
 
     def last_in_file(self) -> OffsetPosition:
         """Return the last entry, read from the end of the file, without keeping the entries in memory. Raises
@@ -83,7 +86,7 @@ class OffsetIndex(SegmentIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries with offsets at or above `offset`."""
-        self._cut(self._count_up_to(OFFSET, offset - self.base_offset - 1))
+        self._cut(_count_up_to(self._data(), OFFSET, offset - self.base_offset - 1))
 
     def check(self, log_size: int) -> None:
         previous_offset, previous_position = -1, 0
@@ -95,23 +98,23 @@ class OffsetIndex(SegmentIndex):
                 )
             previous_offset, previous_position = relative, position
 
-    def _count_up_to(self, field: int, value: int) -> int:
-        """Return how many entries have a `field` not above `value`. The bisection is written as a plain loop for speed:
-        `bisect` with a key would call a Python function a dozen times in each of the three lookups of a Fetch.
-        """
-        data = self._data()
-        unpack = ENTRY.unpack_from
-        low, high = 0, len(data) // ENTRY_SIZE
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(data, middle * ENTRY_SIZE)[field] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _entry(self, number: int) -> OffsetPosition:
+    def _entry(self, data: Buffer, number: int) -> OffsetPosition:
         if number < 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = ENTRY.unpack_from(self._data(), number * ENTRY_SIZE)
+        relative, position = ENTRY.unpack_from(data, number * ENTRY_SIZE)
         return OffsetPosition(self.base_offset + relative, position)
+
+
+def _count_up_to(data: Buffer, field: int, value: int) -> int:
+    """Return how many entries have a `field` not above `value`. The bisection is written as a plain loop for speed:
+    `bisect` with a key would call a Python function a dozen times in each of the lookups of a Fetch.
+    """
+    unpack = ENTRY.unpack_from
+    low, high = 0, len(data) // ENTRY_SIZE
+    while low < high:
+        middle = (low + high) // 2
+        if unpack(data, middle * ENTRY_SIZE)[field] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator
 from mmap import mmap
 from typing import Final
 
-from oncelog_broker.log.segments.batch_scan import BatchLocation, parse_location, scan_headers
+from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW, BatchLocation, parse_location, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.offset_index import OffsetIndex, OffsetPosition
 from oncelog_broker.log.segments.time_index import TimeIndex
@@ -468,28 +468,36 @@ class Segment:
         Returns (number of bytes, offset after the last of these batches); the result is (0, -1) if the first batch is
         not complete or not below `upper_bound`.
         """
-        at, next_offset = 0, -1
-        end = position + len(view)
-        # Read the header from the file instead of a mapped view: at a bad sector, a mapped view would kill the process,
+        file, end = self.file, position + len(view)
+        # Read headers from the file instead of a mapped view: at a bad sector, a mapped view would kill the process,
         # but a read raises OSError.
-        is_mapped = isinstance(view.obj, mmap)
-        hint = self._last_entry_before(end, upper_bound, EMPTY if is_mapped else view, position)
-        if hint is not None and hint.position > position:
-            at, next_offset = hint.position - position, hint.base_offset
-        headers = scan_headers(self.file, position + at, end) if is_mapped else _headers_in(view, at, position, end)
-        try:
-            for batch in headers:
-                if batch.last_offset >= upper_bound:
-                    break
-                at += batch.size
-                next_offset = batch.last_offset + 1
-        except CorruptBatch:  # keep the complete batches before the corrupt one
-            pass
-        return at, next_offset
+        window, window_start = (EMPTY, end) if isinstance(view.obj, mmap) else (view, position)
+        at, next_offset = position, -1
+        entry = self._last_entry_before(end, upper_bound)
+        if entry is not None and entry.position > position:
+            if window is EMPTY:
+                size = max(HEADER_SIZE, min(HEADER_WINDOW, end - entry.position))
+                window, window_start = file.read(entry.position, size), entry.position
+            batch = self._indexed_batch(entry, window, window_start)
+            if batch is not None and batch.base_offset <= upper_bound:
+                at, next_offset = entry.position, batch.base_offset
+        while at < end:
+            if not window_start <= at <= window_start + len(window) - HEADER_SIZE:
+                if window is view:
+                    break  # the header of the next batch is not complete
+                window, window_start = file.read(at, min(HEADER_WINDOW, end - at)), at
+            try:
+                batch = parse_location(window, at - window_start, at, end)
+            except CorruptBatch:  # keep the complete batches before the corrupt one
+                break
+            if batch.last_offset >= upper_bound:
+                break
+            at, next_offset = batch.end, batch.last_offset + 1
+        return at - position, next_offset
 
-    def _last_entry_before(self, position: int, offset: int, known: memoryview, start: int) -> BatchLocation | None:
-        """Return the last batch that has an index entry before `position` and does not begin above `offset`. `known`
-        has the bytes of the file from `start` on that were already read; it may be empty.
+    def _last_entry_before(self, position: int, offset: int) -> OffsetPosition | None:
+        """Return the last index entry before `position` whose batch may begin at or below `offset`; None if there is no
+        such entry, or the index is damaged.
         """
         index = self.offset_index
         try:
@@ -498,8 +506,7 @@ class Segment:
                 entry = min(entry, index.lookup(offset))
         except IndexCorrupt:
             return None
-        batch = self._indexed_batch(entry, known, start) if entry.position < position else None
-        return batch if batch is not None and batch.base_offset <= offset else None
+        return entry if entry.position < position else None
 
     def _start_position(self, offset: int) -> int:
         """Return the start position of the batch that contains `offset`, or of an earlier batch. A damaged index is
@@ -577,11 +584,3 @@ class Segment:
     def _side_paths(self) -> list[str]:
         prefix = self.path.removesuffix(LOG_SUFFIX)
         return [prefix + suffix for suffix in SIDE_SUFFIXES]
-
-
-def _headers_in(view: memoryview, at: int, position: int, end: int) -> Iterator[BatchLocation]:
-    """Yield the batches of `view[at:]`; `view` has the file's bytes from `position` to `end`. Raises CorruptBatch."""
-    while at < len(view):
-        batch = parse_location(view, at, position + at, end)
-        yield batch
-        at += batch.size

@@ -7,7 +7,6 @@ from typing import Final
 
 from oncelog_broker.log.segments.batch_scan import parse_location
 from oncelog_broker.log.segments.segment import EMPTY, Segment
-from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 REMEMBERED_POSITIONS: Final = 32
@@ -55,27 +54,29 @@ class SegmentReader:
             if place is None:
                 return EMPTY, offset
         segment, position = place
-        available = segment.size - position
-        view = _bytes_of(segment.file, position, min(max_bytes, available), may_copy)
+        available, file = segment.size - position, segment.file
+        size = min(max_bytes, available)
+        view: memoryview | None = EMPTY
+        if size > 0:
+            view = file.read(position, size) if may_copy else file.view(position, size)
+        if view is None:  # the file cannot be mapped now
+            view = EMPTY
         if len(view) == available and segment.next_offset <= upper_bound:
             end, next_offset = available, segment.next_offset
         else:
             end, next_offset = segment.whole_batches(view, position, upper_bound)
         if end == 0:
-            header = segment.file.read(position, HEADER_SIZE)
+            header = file.read(position, HEADER_SIZE)
             first = parse_location(header, 0, position, segment.size)
             if not min_one_batch or first.last_offset >= upper_bound:
                 return EMPTY, offset
-            view = segment.file.read(position, first.size)
+            view = file.read(position, first.size)
             end, next_offset = first.size, first.last_offset + 1
-        self._remember(next_offset, segment, position + end)
-        return (view if end == len(view) else view[:end]), next_offset
-
-    def _remember(self, next_offset: int, segment: Segment, position: int) -> None:
         positions = self._positions
-        if next_offset not in positions and len(positions) >= REMEMBERED_POSITIONS:
+        if len(positions) >= REMEMBERED_POSITIONS and next_offset not in positions:
             del positions[next(iter(positions))]
-        positions[next_offset] = (segment, position)
+        positions[next_offset] = (segment, position + end)
+        return (view if end == len(view) else view[:end]), next_offset
 
 
 def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:
@@ -86,10 +87,3 @@ def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:
         for batch in segment.batches_from(offset):
             return segment, batch.position
     return None
-
-
-def _bytes_of(file: File, position: int, size: int, may_copy: bool) -> memoryview:
-    if size <= 0:
-        return EMPTY
-    view = file.read(position, size) if may_copy else file.view(position, size)
-    return EMPTY if view is None else view

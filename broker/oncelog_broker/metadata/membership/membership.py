@@ -88,8 +88,10 @@ class ClusterMember:
         self._has_rejoined = True
         """Whether `on_rejoined` has finished for the present registration."""
         self._is_current = False
-        self._told = ""
-        """The last logged message about a replaced store, so that retries do not log it again."""
+        self.wrong_store = ""
+        """How the present store differs from the store of this broker's registration, as last logged; empty if this
+        broker has registered again since. An operator must restore the store or restart this broker.
+        """
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
 
@@ -172,9 +174,9 @@ class ClusterMember:
                 else:
                     await way_back.on_resumed()
             except WrongStore as error:
-                if str(error) != self._told:
+                if str(error) != self.wrong_store:
                     _log.error("this broker serves no requests until its metadata store is back: %s", error)
-                    self._told = str(error)
+                    self.wrong_store = str(error)
             except StoreUnavailable as error:
                 _log.info("this broker is not registered again yet: %s", error)
             except (BrokerIdInUse, EndpointInUse) as error:
@@ -183,6 +185,7 @@ class ClusterMember:
                 _log.exception("registering again failed and is retried")
             else:
                 self._is_current = self._store.session is SessionState.CONNECTED
+                self.wrong_store = ""
                 return
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -129,7 +129,7 @@ def _member(member: ConsumerMember, target: Mapping[bytes, Collection[int]], ima
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex or None,
+        subscribed_topic_regex=member.regex,
         assignment=_assignment(has, image),
         target_assignment=_assignment(target, image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

@@ -29,6 +29,8 @@ async def _delete(request: DeleteShareGroupOffsetsRequest, context: GroupContext
     group_id, image = request.group_id, context.services.image
     if not context.may(rules.DELETE_SHARE_OFFSETS_GROUP, group_id):
         return _failed(KafkaError(rules.DELETE_SHARE_OFFSETS_GROUP.refused))
+    if not group_id:
+        return _failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
     answers: list[Topic] = []
     wanted: dict[bytes, str] = {}
     for name in once([topic.topic_name for topic in request.topics]):

@@ -12,6 +12,8 @@ fast lane with those of the handler. Fail points also work in fast lanes, and fa
 to its quota. Fast lanes are off for clients with a quota on processor time or on fetched bytes, before a login, and
 while a test has set faults for requests or responses (`oncelog serve --fail-control`).
 
-`produce` is the lane of Produce, `fetch` the lane of Fetch: `one_fetch` serves one request of the Fetch lane, and
-`fetch_answers` has the bytes of Fetch responses.
+`produce` is the lane of Produce: `produce_destination` has the partitions that a lane remembers, and `produce_waits`
+the requests that wait for replicas or for the disk. `fetch` is the lane of Fetch: `one_fetch` serves one request, and
+`fetch_answers` has the bytes of the responses. `heartbeat`, `consumer_group_heartbeat` and `offset_commit` are the
+lanes of members of consumer groups; `repeated` has the parts that these three share.
 """

@@ -256,22 +256,24 @@ class AnswerQueue:
         transport = self._transport
         if not parts or transport is None:
             return
-        is_leaving = self._write_buffer.waiting_bytes
-        if not is_leaving and not transport.get_write_buffer_size():
+        waiting_bytes = self._write_buffer.waiting_bytes
+        if not waiting_bytes and not transport.get_write_buffer_size():
             self._heap_bytes = 0
-        pieces = parts if len(parts) == 1 else coalesce(parts)
-        first = pieces[0]
-        is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # the usual case: one small response
-            self._heap_bytes += len(first)
-            self._written += len(first)
+        first = parts[0]
+        if len(parts) == 1 and type(first) is bytes:
+            pieces, size = parts, len(first)
+            heap_bytes = size
+        else:
+            pieces, size, heap_bytes = gathered(parts)
+            first = pieces[0]
+        self._heap_bytes += heap_bytes
+        self._written += size
+        is_small = len(pieces) == 1 and type(first) is bytes and size <= self._write_buffer.portion_bytes
+        if is_small and not waiting_bytes:  # the usual case: one small response
             transport.write(first)
         else:
-            size = size_of(pieces)
-            self._heap_bytes += heap_size_of(pieces)
-            self._written += size
             self._write_buffer.write(pieces, size)
-        if self._stalled_since or self.is_leaving:
+        if self._stalled_since or self._write_buffer.waiting_bytes:
             self._weigh()
 
     def _on_clear(self, on_room: Callable[[], None]) -> None:
@@ -329,18 +331,30 @@ def coalesce(parts: list[Buffer]) -> list[Buffer]:
     """Return the same bytes in fewer pieces: runs of small parts are joined, large parts (record data) stay as they
     are.
     """
+    return gathered(parts)[0]
+
+
+def gathered(parts: list[Buffer]) -> tuple[list[Buffer], int, int]:
+    """Return the pieces of `coalesce`, their number of bytes, and how many of these bytes are on the heap."""
     if max(map(len, parts)) < SCATTER_BYTES:
-        return [b"".join(parts)]
-    result: list[Buffer] = []
+        joined = b"".join(parts)
+        return [joined], len(joined), len(joined)
+    pieces: list[Buffer] = []
     small: list[Buffer] = []
+    size = heap_bytes = 0
     for part in parts:
-        if len(part) < SCATTER_BYTES:
+        part_bytes = len(part)
+        size += part_bytes
+        if part_bytes < SCATTER_BYTES:
             small.append(part)
+            heap_bytes += part_bytes
             continue
         if small:
-            result.append(b"".join(small))
+            pieces.append(b"".join(small))
             small = []
-        result.append(part)
+        pieces.append(part)
+        if type(part) is not memoryview or type(part.obj) is not mmap.mmap:
+            heap_bytes += part_bytes
     if small:
-        result.append(b"".join(small))
-    return result
+        pieces.append(b"".join(small))
+    return pieces, size, heap_bytes

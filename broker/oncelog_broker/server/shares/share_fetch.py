@@ -5,8 +5,8 @@ Behaviour: acknowledgements are applied first. The response has complete batches
 offsets that the response lists; the batches are slices of mapped files, as in a Fetch. The request waits up to
 max_wait_ms for min_bytes; new records end the wait, and so do records that another member has released. An error of a
 partition ends the wait of a ShareFetch immediately. Each request starts with another partition of the session, so that
-no partition is always read last. Versions: v2 adds exact record limits (KIP-1206) and renewed acquisition locks
-(KIP-1222).
+no partition is always read last. A request whose limit of records or bytes is 0 only acknowledges. Versions: v2 adds
+exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ from oncelog_broker.server.shares.share_reads import Got, ShareRead
 from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
 from oncelog_broker.sharing.share_sessions import MAX_PARTITIONS, SharedTopicPartition, ShareSession
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, OPEN_SESSION, ShareFetchRequest, ShareFetchResponse
+from oncelog_protocol.messages.share_fetch import (
+    CLOSE_SESSION,
+    OPEN_SESSION,
+    AcquireMode,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 
 Topic = ShareFetchResponse.ShareFetchableTopicResponse
 Partition = Topic.PartitionData
@@ -44,6 +50,7 @@ Partition = Topic.PartitionData
 RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
 """The maximum wait of a ShareFetch in seconds, whatever max_wait_ms a client sends."""
+ACQUIRE_MODES: Final = frozenset(AcquireMode)
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
 """The response is built in slices: after this number of partitions, other work may run."""
@@ -63,7 +70,7 @@ def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFet
     outcomes = acknowledge(request.topics, asker, RULES, context, renews=request.is_renew_ack)
     if request.share_session_epoch == CLOSE_SESSION:
         return then(outcomes, fetch.close)
-    if request.is_renew_ack:
+    if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
         return then(outcomes, lambda outcomes: fetch.response(outcomes, {}))
     found = fetch.begin()
     return then(outcomes, lambda outcomes: then(found, lambda got: fetch.response(outcomes, got)))
@@ -81,6 +88,8 @@ def _check(request: ShareFetchRequest) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "a request that renews locks must not fetch records: its limits must be 0"
         )
+    if request.share_acquire_mode not in ACQUIRE_MODES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown share_acquire_mode {request.share_acquire_mode}")
 
 
 def _is_too_long(topics: Sequence[Any]) -> bool:

@@ -127,7 +127,7 @@ class ShareRead:
         if size < wanted and not (is_last or self.got):
             self.missing_bytes = wanted - size
             return
-        records_left = max(1, self._request.max_records)
+        records_left = self._request.max_records
         for read in reads:
             if records_left <= 0:
                 break

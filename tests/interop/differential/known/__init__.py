@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.interop.differential.known import (
     admin,
+    consumer_groups,
     everywhere,
     groups,
     obliging,
@@ -15,6 +16,8 @@ from tests.interop.differential.known import (
     producing,
     reading,
     security,
+    shares,
+    streams,
     transactions,
 )
 from tests.interop.differential.register import Known
@@ -25,8 +28,11 @@ STAYING: Final[tuple[Known, ...]] = (
     *reading.KNOWN,
     *transactions.KNOWN,
     *groups.KNOWN,
+    *consumer_groups.KNOWN,
     *admin.KNOWN,
     *security.KNOWN,
+    *shares.KNOWN,
+    *streams.KNOWN,
 )
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 

@@ -54,6 +54,7 @@ KNOWN: Final = (
     # versions
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
+    Known("unread-metrics", "telemetry.pushes", ERROR, 0, 87, "PushTelemetry", "garbage"),
     # quotas
     Known("addresses-by-name", "quotas.entities", ERROR, 0, 42, label="address by name"),
     Known("parts-twice", "quotas.entities", ERROR, 0, 42, label="user twice"),

@@ -18,6 +18,8 @@ KNOWN: Final = (
     Known("older-duplicates", "produce.duplicates", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
     Known("older-duplicates", "produce.sequences_wrap", ERROR, 45, 46, label="part: *", setting=KAFKAS_CODES),
     Known("older-duplicates", "walk.produce.*", ERROR, 45, 46, seen_in=NOWHERE, setting=KAFKAS_CODES),
+    Known("older-duplicates", "walk.moves.*", ERROR, 45, 46, seen_in=NOWHERE, setting=KAFKAS_CODES),
+    Known("moved-producers", "directories.producers_move", ERROR, 45, 0, label="old duplicate"),
     Known("used-again", "transactions.sequences_used_again", ERROR, 0, 59, label="used again *", setting=KAFKAS_CODES),
     Known("records-unread", "odd_batches.records", ERROR, 87, 0, label=LONG_VALUE, setting=READING_ALL),
     Known("records-unread", "odd_batches.compressed_garbage", ERROR, -1, 0, setting=READING_ALL),

@@ -40,7 +40,7 @@ KNOWN: Final = (
         label="*batch*",
         relation=names_more,
     ),
-    Known("exact-aborted", "walk.transactions.*", "aborted_transactions*", seen_in=NOWHERE, relation=names_more),
+    Known("exact-aborted", "walk.t*", "aborted_transactions*", seen_in=NOWHERE, relation=names_more),
     Known("order-in-fetch", "fetch.many_partitions", "partitions.order", label="an unknown partition between"),
     Known("order-in-fetch", "fetch.sessions_with_errors", "responses.order", label="unknown topic again"),
     Known("order-in-fetch", "fetch.sessions_with_errors", "responses", relation=same_partitions),

@@ -10,6 +10,8 @@ from tests.interop.differential.scenarios import (
     acls,
     cluster,
     configs,
+    consumer_groups,
+    directories,
     fetch,
     group_membership,
     group_rebalance,
@@ -22,11 +24,18 @@ from tests.interop.differential.scenarios import (
     quotas,
     reassignments,
     secured,
+    share_offsets,
+    share_records,
+    share_states,
+    shares,
+    streams_groups,
+    telemetry,
     topics,
     transaction_ends,
     transaction_offsets,
     transaction_timeouts,
     transactions,
+    two_phase,
     walks,
     wire,
 )
@@ -45,12 +54,19 @@ AREAS: Final[tuple[ModuleType, ...]] = (
     acls,
     group_membership,
     group_rebalance,
+    consumer_groups,
     offsets,
+    share_offsets,
+    share_records,
+    share_states,
+    shares,
+    streams_groups,
     topics,
     reassignments,
     configs,
     cluster,
     logins,
+    telemetry,
     wire,
 )
 
@@ -59,5 +75,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *walks.SCENARIOS,
 )
 """All scenarios: first those written by hand, then the random ones."""
+CONFIGURED: Final[tuple[Scenario, ...]] = (
+    *(one for area in (two_phase, directories) for one in scenarios_of(area)),
+    *walks.CONFIGURED,
+)
+"""Scenarios for brokers that allow two-phase commit and have two log directories."""
 SECURED: Final[tuple[Scenario, ...]] = tuple(scenarios_of(secured))
 """Scenarios for brokers that require a login."""

@@ -157,14 +157,14 @@ Operation = tuple[str, int, str | None]
 
 def alter(
     side: Side, label: str, kind: int, name: str, *operations: Operation, only_validate: bool = False, version: int = 1
-) -> None:
+) -> Any:
     resource = {
         "resource_type": kind,
         "resource_name": name,
         "configs": [{"name": key, "config_operation": what, "value": value} for key, what, value in operations],
     }
     asked = {"resources": [resource], "validate_only": only_validate}
-    side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, asked, label)
+    return side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, asked, label)
 
 
 STEPS: tuple[tuple[str, Sequence[Operation]], ...] = (

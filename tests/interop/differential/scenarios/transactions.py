@@ -101,6 +101,21 @@ def init_fences(side: Side) -> None:
 
 
 @scenario
+def init_by_a_predecessor(side: Side) -> None:
+    """Request the next epoch with the previous epoch, after a transaction has begun with the current epoch."""
+    create(side, "a", 2)
+    for partition, (name, version) in enumerate((("one", 11), ("two", 12))):
+        old = transactional_producer(side, name)
+        answer = init(side, name, f"{name}: next epoch", producer_id=old.id, epoch=old.epoch)
+        new = Producer(answer.producer_id, answer.producer_epoch, name)
+        if version < 12:
+            add_partitions(side, new, {"a": [partition]}, name)
+        produce(side, "a", batch(1, new, 0), name, partition=partition, transactional_id=name, version=version)
+        init(side, name, f"{name}: previous epoch, open", producer_id=old.id, epoch=old.epoch)
+        end_transaction(side, new, True, f"{name}: the owner", version=version - 7)
+
+
+@scenario
 def init_in_a_transaction(side: Side) -> None:
     """Request the next epoch of a producer while its own transaction is open."""
     create(side, "a")

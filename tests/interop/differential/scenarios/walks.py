@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.interop.differential.batches import Producer, batch
 from tests.interop.differential.calls import (
@@ -27,6 +27,7 @@ from tests.interop.differential.calls import (
     end_transaction,
     fetch,
     idempotent_producer,
+    init,
     list_offsets,
     list_offsets_quietly,
     produce,
@@ -43,7 +44,10 @@ from tests.interop.differential.members import (
     sync,
 )
 from tests.interop.differential.scenario import Scenario
-from tests.interop.differential.scenarios import transaction_offsets
+from tests.interop.differential.scenarios import directories, transaction_offsets
+from tests.interop.differential.scenarios.consumer_walk import ConsumerWalk
+from tests.interop.differential.scenarios.share_walks import ShareWalk
+from tests.interop.differential.scenarios.streams_walk import StreamsWalk
 from tests.interop.differential.side import Side
 
 from oncelog_protocol.api import ApiKey
@@ -51,12 +55,13 @@ from oncelog_protocol.errors import ErrorCode
 
 SEEDS: Final = int(os.environ.get("DIFFERENTIAL_SEEDS", "8"))
 """The number of walks of each kind."""
+FIRST_SEED: Final = int(os.environ.get("DIFFERENTIAL_FIRST_SEED", "1"))
 STEPS: Final = int(os.environ.get("DIFFERENTIAL_STEPS", "60"))
 
 
-def produce_walk(side: Side, seed: int) -> None:
+def produce_walk(side: Side, seed: int, moves: int = 0) -> None:
     """Let two idempotent producers write to two partitions, with varying sequences, epochs and duplicates; records are
-    deleted in between.
+    deleted in between. `moves` is the weight of moves of a log to the other log directory.
     """
     chance = Random(seed)
     create(side, "a", 2)
@@ -67,12 +72,15 @@ def produce_walk(side: Side, seed: int) -> None:
         epoch, sequence = reached.get((who, partition), (0, 0))
         records = chance.choice((1, 1, 2, 3, 5))
         kind = chance.choices(
-            ("next", "back", "gap", "epoch", "odd epoch", "old epoch", "delete", "describe"),
-            (55, 20, 7, 6, 3, 4, 2, 3),
+            ("next", "back", "gap", "epoch", "odd epoch", "old epoch", "delete", "describe", "move"),
+            (55, 20, 7, 6, 3, 4, 2 if not moves else 0, 3, moves),
         )[0]
         if kind == "delete":
             offset = chance.randrange(-1, 20)
             delete_records(side, "a", offset, partition=partition, label=f"{step}: delete to {offset}")
+            continue
+        if kind == "move":
+            directories.relocate(side, "a", f"{step}: move {partition}", partition)
             continue
         if kind == "describe":
             describe_producers(side, "a", 0, 1, label=f"{step}: producers")
@@ -112,6 +120,9 @@ class TransactionWalk:
     zombies and reads.
     """
 
+    init_versions: ClassVar = (3, 4, 5)
+    """Versions of InitProducerId; with v6, half of the owners use two-phase commit."""
+
     def __init__(self, side: Side, seed: int) -> None:
         self.side = side
         self.chance = Random(seed)
@@ -127,6 +138,7 @@ class TransactionWalk:
             self.write: 40,
             self.end: 25,
             lambda name, partition: self.take_over(name): 5,
+            self.next_epoch: 4,
             self.zombie: 4,
             self.commit_offsets: 6,
             self.read_offsets: 4,
@@ -140,10 +152,30 @@ class TransactionWalk:
         self.finish()
 
     def take_over(self, name: str) -> None:
-        producer = transactional_producer(self.side, name)
-        self.side.note(f"{self.step}: {name} taken over", producer.epoch)
+        version = self.chance.choice(self.init_versions)
+        two_phase = version >= 6 and self.chance.random() < 0.5
+        producer = transactional_producer(self.side, name, version=version, enable2_pc=two_phase)
+        self.side.note(f"{self.step}: {name} taken over with v{version}, two-phase {two_phase}", producer.epoch)
         old = self.owners.get(name)
         self.owners[name] = Owner(producer, self.chance.random() < 0.5, old.producer if old else None)
+        self.settle()
+
+    def next_epoch(self, name: str, partition: int) -> None:
+        """Request the next epoch of the owner's own producer id (KIP-360)."""
+        version, owner = self.chance.choice(self.init_versions), self.owners[name]
+        two_phase, whose = version >= 6 and self.chance.random() < 0.5, owner.producer
+        answer = init(
+            self.side,
+            name,
+            f"{self.step}: {name} requests the next epoch of {whose.epoch}",
+            producer_id=whose.id,
+            epoch=whose.epoch,
+            version=version,
+            enable2_pc=two_phase,
+        )
+        if answer.error_code == 0:
+            producer = Producer(answer.producer_id, answer.producer_epoch, name)
+            self.owners[name] = Owner(producer, owner.second_protocol, owner.producer)
         self.settle()
 
     def settle(self) -> None:
@@ -303,6 +335,12 @@ class GroupWalk:
             self.members.remove(member.id)
 
 
+class TwoPhaseWalk(TransactionWalk):
+    """A `TransactionWalk` whose owners also use two-phase commit (KIP-939); open transactions are not kept."""
+
+    init_versions: ClassVar = (5, 6, 6)
+
+
 def _run(walk: type[Any], side: Side, seed: int) -> None:
     walk(side, seed).run()
 
@@ -311,15 +349,28 @@ WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
     "produce": produce_walk,
     "transactions": partial(_run, TransactionWalk),
     "groups": partial(_run, GroupWalk),
+    "shares": lambda side, seed: ShareWalk(side, seed, STEPS).run(),
+    "streams": lambda side, seed: StreamsWalk(side, seed, STEPS).run(),
+    "consumers": lambda side, seed: ConsumerWalk(side, seed, STEPS).run(),
 }
+CONFIGURED_WALKS: Final[dict[str, Callable[[Side, int], None]]] = {
+    "two_phase": partial(_run, TwoPhaseWalk),
+    "moves": partial(produce_walk, moves=8),
+}
+"""Walks for brokers that allow two-phase commit and have two log directories."""
 
 
 def _of_seed(walk: Callable[[Side, int], None], seed: int) -> Callable[[Side], None]:
     return lambda side: walk(side, seed)
 
 
-SCENARIOS: Final[tuple[Scenario, ...]] = tuple(
-    Scenario(f"walk.{name}.{seed}", _of_seed(walk, seed), is_random=True)
-    for name, walk in WALKS.items()
-    for seed in range(1, SEEDS + 1)
-)
+def _scenarios(walks: dict[str, Callable[[Side, int], None]]) -> tuple[Scenario, ...]:
+    return tuple(
+        Scenario(f"walk.{name}.{seed}", _of_seed(walk, seed), is_random=True)
+        for name, walk in walks.items()
+        for seed in range(FIRST_SEED, FIRST_SEED + SEEDS)
+    )
+
+
+SCENARIOS: Final[tuple[Scenario, ...]] = _scenarios(WALKS)
+CONFIGURED: Final[tuple[Scenario, ...]] = _scenarios(CONFIGURED_WALKS)

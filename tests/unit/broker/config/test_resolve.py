@@ -3,7 +3,7 @@ import pytest
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, NUM_PARTITIONS
 from oncelog_broker.config.declared import ConfigSource, InvalidConfig
-from oncelog_broker.config.resolve import ConfigSynonym, describe_broker, describe_topic, resolve_topic
+from oncelog_broker.config.resolve import ConfigSynonym, describe_broker, describe_group, describe_topic, resolve_topic
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 
 TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, *_OTHERS = ConfigSource
@@ -77,6 +77,16 @@ def test_a_default_is_called_one():
     line = described({}, BrokerConfig(), "min.insync.replicas")
     assert line.is_default
     assert line.synonyms == (ConfigSynonym("min.insync.replicas", "1", DEFAULT),)
+
+
+def test_the_default_is_a_synonym_of_a_group_key_without_a_broker_key():
+    key = "share.isolation.level"
+    overrides = {key: "read_committed"}
+    (line,) = [line for line in describe_group(overrides, BrokerConfig()) if line.name == key]
+    assert line.synonyms == (
+        ConfigSynonym(key, "read_committed", ConfigSource.DYNAMIC_GROUP_CONFIG),
+        ConfigSynonym(key, "read_uncommitted", DEFAULT),
+    )
 
 
 def test_source_codes_are_those_of_describe_configs():

@@ -100,7 +100,7 @@ async def longest_turn_while_sessions_end(internal_topic: Any, groups: int) -> f
     loop = Turns()
     internal_topic.clock.advance_ms(SESSION_SECONDS * 1000)
     before = time.thread_time()
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     first = time.thread_time() - before
     await loop.until(lambda: len(shard.timers) == 0)
     assert loop.count > groups // 1000
@@ -122,11 +122,11 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
     for name in "abc":
         shard.timers.set(name, 1.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     fired = shard.machine.fired
     assert fired == ["a"]
     shard.timers.set("c", 5.0)
-    runtime.fire_timers()  # the runtime is woken again before the first wake-up has run
+    runtime.wakes.fire_due()  # the runtime is woken again before the first wake-up has run
     await turns(50)
     assert fired == ["a", "b"]
     internal_topic.advance(4.0)
@@ -153,7 +153,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
     for name in "abc":
         shard.timers.set(name, 1.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     runtime.on_image(internal_topic.resign())
     await turns(50)
     assert shard.machine.fired == ["a"]
@@ -162,7 +162,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
     again = runtime.loaded_shard(0)
     again.timers.set("d", 2.0)
     internal_topic.clock.advance_ms(1000)
-    runtime.fire_timers()
+    runtime.wakes.fire_due()
     assert again.machine.fired == ["d"]
 
 

@@ -20,8 +20,11 @@ def test_a_queue_is_a_dict_of_deadlines(steps):
     deadlines: dict[int, float] = {}
     for what, key, time in steps:
         if what == "set":
-            queue.set(key, time)
+            before = min(deadlines.values(), default=None)
+            is_sooner = queue.set(key, time)
             deadlines[key] = time
+            if before is None or time < before:
+                assert is_sooner
         elif what == "cancel":
             queue.cancel(key)
             deadlines.pop(key, None)

@@ -79,6 +79,22 @@ def test_s93_the_pause_between_two_tries_has_a_bound() -> None:
     assert run_virtually(run()) >= 95
 
 
+def test_periodic_work_pauses_at_least_as_long_as_its_owner_says() -> None:
+    async def run() -> list[float]:
+        loop, times = asyncio.get_running_loop(), list[float]()
+
+        async def look() -> None:
+            times.append(loop.time())
+
+        tasks, began = Tasks(least_pause_seconds=30.0), loop.time()
+        tasks.every("a short interval", 0.5, look)
+        await asyncio.sleep(100.0)
+        await tasks.close()
+        return [each - began for each in times]
+
+    assert run_virtually(run()) == pytest.approx([30.0, 60.0, 90.0])
+
+
 async def test_supervised_work_ends_with_the_broker() -> None:
     tasks, began = Tasks(), asyncio.Event()
 

@@ -1,7 +1,13 @@
 import pytest
 
 from oncelog_protocol.records.batch import HEADER_SIZE, RecordBatch
-from oncelog_protocol.records.builder import RecordBatchBuilder, build_batch, encode_record, record_size_upper_bound
+from oncelog_protocol.records.builder import (
+    RecordBatchBuilder,
+    build_batch,
+    encode_record,
+    record_size_upper_bound,
+    single_record_batch,
+)
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record, read_records
 
@@ -110,3 +116,10 @@ def test_every_buffer_type_is_accepted():
     builder.close()
     (record,) = read_records(RecordBatch(builder.build()))
     assert (record.key, record.value, record.headers) == (b"key", b"value", [("h", b"x")])
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"key", b"value"), (None, b"v" * 600), (b"k" * 600, None), (b"", b"")])
+@pytest.mark.parametrize("producer", [{}, {"producer_id": 7, "producer_epoch": 3, "transactional": True}])
+def test_a_batch_of_a_single_record_has_the_bytes_of_the_builder(key, value, producer):
+    built = build_batch([Record(0, 1_700_000_000_000, key, value, [])], **producer)
+    assert single_record_batch(1_700_000_000_000, key, value, **producer) == built

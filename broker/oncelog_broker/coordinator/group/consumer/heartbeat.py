@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.assignments import answered, has_same_partitions, owned_of
 from oncelog_broker.coordinator.group.consumer.change import MemberChange, replace_static
+from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from oncelog_broker.coordinator.group.consumer.epochs import (
     check_heartbeat_epoch,
     known_member,
@@ -30,6 +31,7 @@ from oncelog_broker.coordinator.group.consumer.member import (
 from oncelog_broker.coordinator.group.consumer.regexes import MayDescribe, RegexChange, change_regex
 from oncelog_broker.coordinator.group.consumer.step import ConsumerStep
 from oncelog_broker.coordinator.group.consumer.target import maybe_assign, wait_ms
+from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -109,12 +111,13 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
+def unchanged_member(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client: Client, topics: TopicView
+) -> ConsumerMember | None:
     """Return the sending member if this heartbeat requires no work: the member has reached its target and reports no
     change, and the group needs no new assignment. Otherwise, return None. Nearly every heartbeat changes nothing, so
-    this check saves most of the work.
+    this check saves most of the work. `topics` are the present topics of the cluster.
     """
-    request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
         member is not None
@@ -126,9 +129,9 @@ def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
         and request.server_assignor is None
         and request.rack_id is None
         and (request.instance_id is None or request.instance_id == member.instance_id)
-        and (member.client_id, member.client_host) == asked.client
+        and (member.client_id, member.client_host) == client
         and member.classic is None
-        and group.checked_topics is step.topics
+        and group.checked_topics is topics
         and not group.regex_members
     ):
         return member
@@ -142,7 +145,7 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
     UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
     """
     request = asked.request
-    same = is_unchanged(step, asked)
+    same = unchanged_member(step.group, request, asked.client, step.topics)
     if same is not None:
         _answer(step, asked, same, step.settings.heartbeat_interval_ms, shows_assignment=False)
         return

@@ -77,7 +77,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     if request.member_epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == NOT_SAID:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
-        if any(lists):
+        if any(each is None or each for each in lists):
             raise invalid("ActiveTasks, StandbyTasks and WarmupTasks must be empty when (re-)joining.")
         if request.topology is None:
             raise invalid("Topology must be non-null when (re-)joining.")

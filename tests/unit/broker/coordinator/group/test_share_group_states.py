@@ -100,9 +100,16 @@ async def test_descriptions_are_of_what_was_begun_or_asked(group: Group) -> None
     (state,) = described.values()
     assert isinstance(state, ShareState)
     assert state.start_offset == NOT_SET
-    unknown = await group.states.describe("unknown", None)
-    assert isinstance(unknown, KafkaError)
-    assert unknown.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_that_does_not_exist_is_described_without_states(group: Group) -> None:
+    await group.begin()
+    assert await group.states.describe("unknown", None) == {}
+    described = await group.states.describe("unknown", {T: frozenset({0})})
+    assert isinstance(described, dict)
+    (state,) = described.values()
+    assert isinstance(state, ShareState)
+    assert state.start_offset == NOT_SET
 
 
 async def test_offsets_are_altered_while_nobody_reads(group: Group) -> None:

@@ -192,6 +192,39 @@ def test_s34_e17_the_owner_of_an_open_transaction_continues_after_its_abort(driv
     assert driver.init(producer) == ProducerIdAndEpoch(1000, 1)
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+def test_s34_e17_a_late_duplicate_does_not_hide_the_outcome_of_a_transaction(
+    driver: TransactionDriver, version: int
+) -> None:
+    first = driver.init()
+    second = driver.init(first)
+    driver.run(second, version=version)
+    assert driver.init(first) is ErrorCode.PRODUCER_FENCED
+    assert driver.end(second, version=version) in (second, second._replace(epoch=second.epoch + 1))
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_s34_e17_the_request_that_aborted_the_owners_transaction_is_complete_when_repeated(
+    driver: TransactionDriver, version: int
+) -> None:
+    """The owner learns its next epoch only from the repeated request, so the state and the timeout must then be those
+    after any other InitProducerId: EndTxn with the previous epoch must not be taken for a retry, which would return
+    the next epoch to a zombie.
+    """
+    producer = begun(driver, version)
+    assert driver.init(producer, TIMEOUT_MS * 2) is ErrorCode.CONCURRENT_TRANSACTIONS
+    driver.complete()
+    after = producer._replace(epoch=producer.epoch + 1)
+    assert driver.init(producer, TIMEOUT_MS * 2) == after
+    assert (driver.state, driver.metadata.timeout_ms) == (S.EMPTY, TIMEOUT_MS * 2)
+    logged = len(driver.log)
+    assert driver.init(producer, TIMEOUT_MS * 2) == after  # the repeated request changes nothing
+    assert len(driver.log) == logged
+    for commits in (True, False):
+        assert driver.end(producer, commits, version=V2) is ErrorCode.PRODUCER_FENCED
+    assert driver.run(after, version=version) in (after, after._replace(epoch=after.epoch + 1))
+
+
 def test_s34_kip_360_for_an_id_that_has_expired(driver: TransactionDriver) -> None:
     assert driver.init(ProducerIdAndEpoch(5, 5)) == ProducerIdAndEpoch(1000, 0)
 

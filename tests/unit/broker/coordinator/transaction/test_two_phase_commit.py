@@ -86,6 +86,22 @@ def test_s120_the_next_plain_owner_has_a_timeout_again(driver: TransactionDriver
     assert driver.abort_timed_out() == [TXN]
 
 
+@pytest.mark.parametrize("two_phase", [True, False])
+def test_s120_an_owner_that_aborts_its_transaction_gets_the_timeout_that_it_requests(
+    driver: TransactionDriver, two_phase: bool
+) -> None:
+    """The owner continues with its next epoch (KIP-360), with two-phase commit if it had a timeout, and the reverse."""
+    old = driver.init(two_phase=not two_phase)
+    driver.add(old, P0, version=V2)
+    assert driver.init(old, two_phase=two_phase) is ErrorCode.CONCURRENT_TRANSACTIONS
+    driver.complete()
+    new = driver.init(old, two_phase=two_phase)
+    assert new == producer(1)
+    driver.add(new, P0, version=V2)
+    driver.advance(LONGER_THAN_ANY_TIMEOUT_SECONDS)
+    assert driver.abort_timed_out() == ([] if two_phase else [TXN])
+
+
 def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: TransactionDriver) -> None:
     begun(driver, V2)
     driver.advance(TIMEOUT_MS / 1000 - 1)

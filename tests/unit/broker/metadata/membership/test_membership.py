@@ -237,3 +237,17 @@ async def test_s74_a_store_that_came_back_as_another_one_is_said_once_and_waited
     await place.until(place.member.may_lead)
     assert place.calls.count("register") == 4
     assert caplog.text.count("this broker serves no requests until its metadata store is back: the store is empty") == 1
+    assert place.member.wrong_store == ""
+
+
+async def test_a_store_that_came_back_as_another_one_is_known_until_this_broker_has_registered_again(place):
+    place.failures = [WrongStore("", "the store is empty")] * 2
+    place.go_on.clear()
+    place.store.tell(SessionState.LOST)
+    place.store.begin_session()
+    assert place.member.wrong_store == ""
+    place.go_on.set()
+    await place.until(lambda: place.member.wrong_store == "the store is empty")
+    assert not place.member.may_lead()
+    await place.until(place.member.may_lead)
+    assert place.member.wrong_store == ""

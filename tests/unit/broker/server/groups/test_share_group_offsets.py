@@ -154,8 +154,8 @@ async def test_start_offsets_and_the_lag(offsets: Offsets) -> None:
 async def test_errors_of_a_description(offsets: Offsets) -> None:
     offsets.states.known[ShareKey("g", T, 1)] = KafkaError(ErrorCode.NOT_COORDINATOR)
     assert ("t", 1, -1, -1, ErrorCode.NOT_COORDINATOR) in shown(await offsets.describe())
-    offsets.states.error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    assert (await offsets.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    offsets.states.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert (await offsets.describe()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_rights_to_describe(offsets: Offsets) -> None:
@@ -214,9 +214,9 @@ async def test_rights_to_alter(offsets: Offsets) -> None:
     assert offsets.states.altered is None
 
 
-async def delete(offsets: Offsets, *names: str, refused: Any = ()) -> Any:
+async def delete(offsets: Offsets, *names: str, refused: Any = (), group_id: str = "g") -> Any:
     topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
-    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[topic(topic_name=name) for name in names])
+    request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[topic(topic_name=name) for name in names])
     return await offsets.ask(delete_share_group_offsets, request, ApiKey.DELETE_SHARE_GROUP_OFFSETS, refused=refused)
 
 
@@ -225,6 +225,7 @@ async def test_offsets_of_topics_are_deleted(offsets: Offsets) -> None:
     assert {topic.topic_name: topic.error_code for topic in answer.responses} == {"t": 0, "u": MISSING, "?": MISSING}
     answer = await delete(offsets, "t", refused={(rules.DELETE_SHARE_OFFSETS, "t")})
     assert [topic.error_code for topic in answer.responses] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert (await delete(offsets, "t", group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
     answer = await delete(offsets, "t", refused={(rules.DELETE_SHARE_OFFSETS_GROUP, "g")})
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     offsets.states.error = KafkaError(ErrorCode.NON_EMPTY_GROUP)

@@ -50,6 +50,8 @@ class Scene:
             "topology": SIMPLE,
             "process_id": "p",
         }
+        if "member_epoch" not in said:  # a member that joins has no tasks
+            fields |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
         context = asked(
             ApiKey.STREAMS_GROUP_HEARTBEAT,
             0,

@@ -21,14 +21,8 @@ from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.dispatch.throttling import Throttling
-from oncelog_broker.server.lanes.produce import (
-    MAX_DESTINATIONS,
-    MAX_HEAD_BYTES,
-    MAX_TOGETHER,
-    MIN_VERSION,
-    TOGETHER_SECONDS,
-    ProduceLane,
-)
+from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
+from oncelog_broker.server.lanes.produce_waits import MAX_TOGETHER, TOGETHER_SECONDS
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.records.produce import SYNC_SECONDS
 from oncelog_broker.server.served import SERVED

@@ -224,6 +224,24 @@ async def test_a_renewal_fetches_nothing(world: ShareWorld) -> None:
     assert wrong.error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("limit", ["max_records", "max_bytes"])
+async def test_a_request_whose_limit_is_0_only_acknowledges(world: ShareWorld, limit: str) -> None:
+    world.append(b"a")
+    member = world.member()
+    await member.fetch()
+    world.append(b"b")
+    response = await member.fetch(acks={0: [(0, 0, ACCEPT)]}, **{limit: 0})
+    (partition,) = response.responses[0].partitions
+    assert (partition.acknowledge_error_code, values(response)) == (ErrorCode.NONE, [])
+    assert values(await member.fetch()) == [b"b"]
+
+
+async def test_an_acquire_mode_that_does_not_exist_is_refused(world: ShareWorld) -> None:
+    world.append(b"a")
+    assert (await world.member("m1").fetch(share_acquire_mode=2)).error_code == ErrorCode.INVALID_REQUEST
+    assert values(await world.member("m2").fetch()) == [b"a"]
+
+
 async def test_records_of_transactions(world: ShareWorld) -> None:
     """A group with isolation level read_committed waits for the end of a transaction, and gets no aborted records."""
     world.set("share.isolation.level", "read_committed")

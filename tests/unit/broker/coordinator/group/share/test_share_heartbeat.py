@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.group.share.heartbeat import FROM_THE_START, VER
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 ALL_OF_T = frozenset(("t", number) for number in range(4))
@@ -140,6 +141,9 @@ def test_a_group_id_belongs_to_one_protocol(driver: ShareDriver) -> None:
     assert driver.client(member_id="c").join().code is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.join("c").code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.commit({("t", 0): 1}).code is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(KafkaError) as raised:
+        driver.machine.delete_offsets(OffsetDeleteRequest(group_id="g", topics=[]), lambda topic, partition: True, None)
+    assert raised.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     driver.client(member_id="c", group_id="consumers").join()
     assert driver.share_client(group_id="consumers").join().code is ErrorCode.GROUP_ID_NOT_FOUND
 

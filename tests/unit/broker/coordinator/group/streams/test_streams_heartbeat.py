@@ -655,6 +655,7 @@ def test_requests_that_say_nonsense() -> None:
         (joins, {"rebalance_timeout_ms": -1}),
         (joins, {"active_tasks": tasks}),
         (joins, {"standby_tasks": tasks}),
+        (joins, {"active_tasks": None, "standby_tasks": None, "warmup_tasks": None}),
         (joins, {"topology": None}),
         (joins, {"instance_id": "i"}),
         (joins, {"task_offsets": offsets}),

@@ -1,0 +1,65 @@
+"""Parts that the lanes of group requests share: the checks of rights and quotas, the timing of requests, and the bytes
+of a response that only differs in its correlation id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
+from oncelog_broker.server.dispatch.routes import Route
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.lane import UsualWay
+from oncelog_protocol.codec import codec
+
+RightsNeeded = tuple[tuple[int, str | None], ...]
+"""The rights that a request needs, each as the kind and the name of an ACL rule."""
+HEAD: Final = Struct(">ii")
+"""The size and the correlation id of a response."""
+
+
+def may_serve(
+    connection: BrokerConnection,
+    authorizer: StandardAuthorizer | None,
+    usual: UsualWay,
+    client_id: str | None,
+    needed: RightsNeeded,
+) -> bool:
+    """Whether a lane may serve a request: the authorizer has allowed the same request before, and the client has no
+    quota on processor time.
+    """
+    if authorizer is not None:
+        rights = connection.rights
+        if rights is None or rights.epoch is not authorizer.epoch:
+            return False
+        for right in needed:
+            if right not in rights.allowed:
+                return False
+    throttling = usual.throttling
+    if throttling is not None:
+        limits = throttling.known_limits(connection, client_id)
+        return limits is not None and limits.request is None
+    return True
+
+
+class ConstantAnswer:
+    """A response whose bytes are constant after its correlation id."""
+
+    __slots__ = ("_body", "_size")
+
+    def __init__(self, route: Route, version: int, response: Any) -> None:
+        head = b"\0" if route.flexible_response else b""
+        self._body = head + codec(type(response), version).encode(response)
+        self._size = HEAD.size - 4 + len(self._body)
+
+    def of(self, correlation_id: int) -> bytes:
+        """Return the frame of the response to the request with this correlation id."""
+        return HEAD.pack(self._size, correlation_id) + self._body
+
+
+def note_time(route: Route, started: float, monotonic: Callable[[], float]) -> None:
+    """Record the duration of a request that was served since `started` (monotonic seconds; 0: not timed)."""
+    if started and route.times is not None:
+        route.times.total.append(monotonic() - started)

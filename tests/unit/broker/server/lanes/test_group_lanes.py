@@ -1,0 +1,141 @@
+"""Which Heartbeat, ConsumerGroupHeartbeat and OffsetCommit requests take the fast code path (the lane)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.group_lanes import BEGUN, CONSUMER, USUAL, World
+
+from oncelog_broker.server.lanes import heartbeat, offset_commit
+from oncelog_broker.server.lanes.consumer_group_heartbeat import ConsumerGroupHeartbeatLane
+from oncelog_broker.server.lanes.heartbeat import HeartbeatLane
+from oncelog_broker.server.lanes.offset_commit import OffsetCommitLane
+from oncelog_protocol.api import ApiKey
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The number of requests that each kind of lane has served."""
+    counts: Counter[str] = Counter()
+    for kind in (HeartbeatLane, OffsetCommitLane):
+        serve: Any = kind.serve
+
+        def counted(self: Any, *arguments: Any, serve: Any = serve) -> bool:
+            is_served: bool = serve(self, *arguments)
+            counts[type(self).__name__] += is_served
+            return is_served
+
+        monkeypatch.setattr(kind, "serve", counted)
+    return counts
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A broker with two stable groups, whose lanes recognise the next requests."""
+    made = World(str(tmp_path / "data"), has_lanes=True)
+    for step, *arguments in BEGUN:
+        await made.perform(step, *arguments)
+    yield made
+    await made.files()
+
+
+async def test_the_usual_requests_of_members_take_the_lanes(world: World, served: Counter[str]) -> None:
+    served.clear()
+    for step, *arguments in USUAL:
+        await world.perform(step, *arguments)
+    assert served == {"HeartbeatLane": 2, "ConsumerGroupHeartbeatLane": 1, "OffsetCommitLane": 3}
+
+
+@pytest.mark.parametrize("version", [6, 7, 8, 9, 10])
+async def test_every_newer_version_of_a_commit_takes_the_lane(world: World, served: Counter[str], version: int) -> None:
+    await world.perform("reconnect", "member", version)
+    for _ in range(4):  # the first request of a version compiles it, and the lane remembers no connection's first
+        await world.perform("commit", "member", (0,), 0, "note")
+    served.clear()
+    await world.perform("commit", "member", (0,), 0, "note")
+    assert served == {"OffsetCommitLane": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("join", "member"), ("delete_topic",), ("resign",), ("gate", False), ("authorize", "deny"), ("leave", "static")],
+)
+async def test_requests_that_need_work_do_not_take_the_lanes(
+    world: World, served: Counter[str], change: tuple[Any, ...]
+) -> None:
+    await world.perform(*change)
+    served.clear()
+    await world.perform("commit", "member", (0,), 0, "")
+    if change[0] != "delete_topic":  # a heartbeat does not depend on topics
+        await world.perform("beat", "member", 0)
+    assert served.total() == 0
+
+
+async def test_a_changed_response_replaces_the_remembered_one(world: World, served: Counter[str]) -> None:
+    """After a change of the heartbeat interval, the handler serves the next heartbeat, and the lane a later one."""
+    await world.perform("configure", {"consumer.heartbeat.interval.ms": "7000"})
+    served.clear()
+    await world.perform("beat", CONSUMER, 0)
+    assert served.total() == 0
+    await world.perform("beat", CONSUMER, 0)
+    assert served == {"ConsumerGroupHeartbeatLane": 1}
+    (_, first), (_, second) = world.senders[CONSUMER].client.answers()[-2:]
+    assert first.heartbeat_interval_ms == second.heartbeat_interval_ms == 7000
+
+
+async def test_a_changed_topic_is_left_to_the_handler(world: World, served: Counter[str]) -> None:
+    await world.perform("make_topic", 2)
+    served.clear()
+    await world.perform("beat", CONSUMER, 0)
+    assert served.total() == 0
+
+
+async def test_a_lane_forgets_requests_of_earlier_generations(world: World, served: Counter[str]) -> None:
+    """A lane that is full remembers a request of a new generation in place of the oldest one."""
+    lanes = world.senders["member"].client.connection.lanes
+    beats: Any = lanes[ApiKey.HEARTBEAT << 16 | 4]
+    commits: Any = lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
+    for number in range(offset_commit.MAX_KNOWN + 10):
+        await world.perform("commit", "member", (0,), 0, f"{number}")
+    assert len(commits._known) == offset_commit.MAX_KNOWN
+    for _ in range(heartbeat.MAX_KNOWN + 4):
+        for step in ("join", "member"), ("join", "static"), ("sync", "member"):
+            await world.perform(*step)
+        for _ in range(2):
+            await world.perform("beat", "member", 0)
+    assert len(beats._known) == heartbeat.MAX_KNOWN
+    await world.perform("commit", "member", (0,), 0, "new")
+    served.clear()
+    await world.perform("beat", "member", 0)
+    await world.perform("commit", "member", (0,), 0, "new")
+    assert served == {"HeartbeatLane": 1, "OffsetCommitLane": 1}
+
+
+async def test_a_full_lane_does_not_learn_in_vain(world: World, served: Counter[str]) -> None:
+    """A member that commits other metadata each time would otherwise make the lane prepare a template each time."""
+    commits: Any = world.senders["member"].client.connection.lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
+    for number in range(offset_commit.MAX_KNOWN):
+        await world.perform("commit", "member", (0,), 0, f"{number}")
+    known = list(commits._known)
+    for number in range(3):
+        await world.perform("commit", "member", (0,), 0, f"more {number}")
+    assert list(commits._known) == known
+    assert len(known) == offset_commit.MAX_KNOWN
+
+
+async def test_without_lanes_no_request_takes_one(tmp_path: Path, served: Counter[str]) -> None:
+    world = World(str(tmp_path / "data"), has_lanes=False)
+    for step, *arguments in [*BEGUN, *USUAL]:
+        await world.perform(step, *arguments)
+    assert served.total() == 0
+    assert all(answer.wire.bytes for answer in (sender.client for sender in world.senders.values()))
+    await world.files()
+
+
+def test_the_lane_of_the_consumer_protocol_is_a_lane_of_heartbeats() -> None:
+    """So the fixture `served` counts its requests, too."""
+    assert issubclass(ConsumerGroupHeartbeatLane, HeartbeatLane)

@@ -1,0 +1,101 @@
+"""Plans of days: their limits, and that a sleeping client notices if brokers forget it too early or too late."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from oncelog_simulation.judges import logs
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.run import run
+from oncelog_simulation.scenario import WholeCluster, draw_weeks_plan, draw_whole_plan
+from oncelog_simulation.workloads import sleepers
+from oncelog_simulation.workloads.catalogue import SLEEPERS
+from oncelog_simulation.workloads.sleepers import Sleeper
+
+HOUR_SECONDS = 3600.0
+LIMITS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
+
+
+def night(workload: str, hours: int, seed: int = 3) -> Plan:
+    """Return a plan of 16 hours without faults, whose brokers forget idle clients after `hours`."""
+    limits = {limit: str(hours * 3_600_000) for limit in LIMITS} | {"offsets.retention.minutes": str(hours * 60)}
+    plan = draw_weeks_plan(seed)
+    return replace(
+        plan,
+        seconds=16 * HOUR_SECONDS,
+        workloads=(workload,),
+        strikes=(),
+        settings={**plan.settings, **limits, "transaction.remove.expired.transaction.cleanup.interval.ms": "600000"},
+    )
+
+
+def test_plans_of_days_repeat_the_faults_of_the_seed_every_two_days_and_have_limits_that_pass() -> None:
+    for seed in range(1, 51):
+        whole, weeks = draw_whole_plan(seed), draw_weeks_plan(seed)
+        days = weeks.seconds / 24 / HOUR_SECONDS
+        assert 1 <= days <= 10
+        assert [strike.fault for strike in weeks.strikes] == max(1, round(days / 2)) * [
+            strike.fault for strike in whole.strikes
+        ]
+        assert all(0 <= strike.at <= weeks.seconds for strike in weeks.strikes)
+        assert set(weeks.workloads) & set(SLEEPERS)
+        for limit in LIMITS:
+            assert int(weeks.settings[limit]) / 1000 <= max(weeks.seconds / 2, 12 * HOUR_SECONDS)
+
+
+def test_no_other_plan_has_a_client_that_sleeps() -> None:
+    for seed in range(1, 201):
+        assert not set(draw_whole_plan(seed).workloads) & set(SLEEPERS)
+
+
+@pytest.mark.parametrize("workload", SLEEPERS)
+def test_what_expires_in_time_breaks_no_rule(workload: str) -> None:
+    scenario = WholeCluster()
+    assert run(night(workload, 3), scenario).violations == ()
+    assert scenario.notes.steps(workload) > 3
+
+
+@pytest.mark.parametrize(
+    ("workload", "limit", "told", "seed", "found"),
+    [
+        ("sleeping-producer", 3, 12, 4, "the producer is forgotten"),
+        ("sleeping-transactions", 3, 12, 6, "is forgotten"),
+        ("sleeping-transactions", 3, 12, 4, "is refused: INVALID_PRODUCER_ID_MAPPING"),
+        ("sleeping-group", 3, 12, 4, "and None is there"),
+        ("sleeping-transactions", 9, 1, 4, "is remembered"),
+        ("sleeping-transactions", 9, 1, 3, "is answered with NONE"),
+        ("sleeping-group", 9, 1, 3, "which is still there"),
+    ],
+)
+def test_a_sleeper_notices_that_it_is_forgotten_too_early_or_too_late(
+    monkeypatch: pytest.MonkeyPatch, workload: str, limit: int, told: int, seed: int, found: str
+) -> None:
+    monkeypatch.setattr(Sleeper, "limit_seconds", lambda self, world: told * HOUR_SECONDS)
+    violations = run(night(workload, limit, seed), WholeCluster()).violations
+    assert any(found in each.what for each in violations), violations
+    assert {each.judge for each in violations} == {"history"}
+
+
+@pytest.mark.parametrize(("told", "found"), [(0.2, "is still there"), (48, "is deleted")])
+def test_a_writer_of_aging_records_notices_that_they_are_deleted_too_early_or_too_late(
+    monkeypatch: pytest.MonkeyPatch, told: float, found: str
+) -> None:
+    monkeypatch.setattr(sleepers, "AGING_SECONDS", told * HOUR_SECONDS)
+    violations = run(night("aging-writer", 3), WholeCluster()).violations
+    assert any(found in each.what for each in violations), violations
+
+
+@pytest.mark.parametrize(
+    ("expiry", "found"),
+    [(logs.NEVER, "does not know producer"), (logs.Expiry(math.inf, math.inf), "still knows producer")],
+)
+def test_the_judge_of_logs_notices_producers_that_are_forgotten_too_early_or_too_late(
+    monkeypatch: pytest.MonkeyPatch, expiry: logs.Expiry, found: str
+) -> None:
+    monkeypatch.setattr(logs, "_expiry", lambda world, broker: expiry)
+    violations = run(night("sleeping-producer", 3), WholeCluster()).violations
+    assert any(found in each.what for each in violations), violations
+    assert {each.judge for each in violations} == {"logs"}
