@@ -100,8 +100,7 @@ def draw_plan(
 
 def lightened(plan: Plan) -> Plan:
     """Return a plan with the same faults, spread over up to four hours and repeated about every hour, and with very
-    slow clients: such plans give the most virtual hours for the least processor time. They show errors that depend on
-    long timeouts, checkpoints, retention and idle connections.
+    slow clients. Such plans show errors that depend on long timeouts, checkpoints, retention and idle connections.
     """
     random, (least, most) = stream(plan.seed, "light"), LIGHT_SECONDS
     seconds = round(least * (most / least) ** random.random(), 3)

@@ -76,6 +76,11 @@ class Inode:
         if len(self.data) > len(self.durable):
             self._lost.append((len(self.durable), len(self.data)))
 
+    @property
+    def has_lost_writes(self) -> bool:
+        """Whether a failed fsync has left bytes that no later fsync writes."""
+        return bool(self._lost)
+
     def rot(self, position: int, bit: int) -> None:
         """Flip a bit on the disk."""
         for held in (self.data, self.durable):

@@ -51,6 +51,7 @@ changes = st.one_of(
     st.tuples(st.just("gate"), st.booleans()),
     st.tuples(st.just("break_disk"), st.sampled_from([errno.ENOSPC, errno.EIO, None])),
     st.tuples(st.just("make_topic"), st.sampled_from([1, 2])),
+    st.tuples(st.just("use_topic_id"), st.sampled_from([1, 2])),
     st.tuples(st.just("delete_topic")),
     st.tuples(
         st.just("configure"),
@@ -68,6 +69,15 @@ changes = st.one_of(
 scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=2, max_size=6)), min_size=1, max_size=8)
 
 
+REJOINED: list[tuple[Any, ...]] = [("join", "static"), ("sync", "member"), ("sync", "static")]
+"""Steps after which the group has its next generation, and older requests of its members are still remembered."""
+REASSIGNED: list[tuple[Any, ...]] = [
+    ("beat", CONSUMER, 0), ("advance", 2.0), ("beat", CONSUMER, 0), ("beat", CONSUMER, 0),
+    ("consumer_heartbeat", {"topic_partitions": []}), ("beat", CONSUMER, 0),
+]  # fmt: skip
+"""Steps with which the member of the consumer protocol moves to the partitions of a new topic, in a later epoch."""
+
+
 @settings(examples(60, of=300), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(scripts)
 @example([(("gain_follower", True), [*USUAL, ("follow",), *USUAL]), (("advance", 6.0), USUAL)])
@@ -79,6 +89,10 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=2, max_size=6)
 @example([(("configure", {"consumer.heartbeat.interval.ms": "7000"}), USUAL * 3)])
 @example([(("join", "member"), [*USUAL * 2, ("sync", "member"), *USUAL])])
 @example([(("reconnect", "member", 10), USUAL * 4), (("delete_topic",), USUAL), (("make_topic", 2), USUAL)])
+@example([(("advance", 4.0), [("commit", name, (0,), 0, "") for name in (*MEMBERS, CONSUMER)])])
+@example([(("join", "member"), [*REJOINED, ("beat", "member", -1), ("commit", "member", (0,), -1, "")])])
+@example([(("make_topic", 2), [*REASSIGNED, *USUAL, ("commit", CONSUMER, (0,), -1, "")])])
+@example([(("reconnect", "member", 10), USUAL * 4), (("make_topic", 2), USUAL), (("use_topic_id", 1), USUAL)])
 def test_the_group_lanes_answer_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare([*BEGUN, *(step for change, requests in script for step in (change, *requests))]))
 

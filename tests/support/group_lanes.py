@@ -288,6 +288,10 @@ class World:
         state = PartitionState((1,), (1,), 1, 0, 0)
         self._show(self.services.image.with_topic(Topic(ORDERS, self.topic_id, {0: state, 1: state})))
 
+    def use_topic_id(self, number: int) -> None:
+        """Let the members send the id of an earlier topic from now on."""
+        self.topic_id = bytes([number]) * 16
+
     def delete_topic(self) -> None:
         if ORDERS in self.services.image.topics:
             self._show(self.services.image.without_topic(ORDERS))

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oncelog.producer.columns import Columns, Row
+from oncelog_protocol.records.batch import HEADER_SIZE
 from oncelog_protocol.records.builder import encode_record
 from oncelog_protocol.records.packing import Packed
 
 
 class Rows:
-    """Rows whose values equal their keys; each row is encoded alone, and a piece has two rows."""
+    """Rows whose values equal their keys; each row is encoded alone, and a piece has two rows.
 
-    def __init__(self, values: list[bytes]) -> None:
+    With `rows_in_a_batch`, the rows encode themselves as whole batches of that many rows.
+    """
+
+    def __init__(self, values: list[bytes], rows_in_a_batch: int | None = None) -> None:
         self.values = values
         self.asked = 0
+        self._rows_in_a_batch = rows_in_a_batch
 
     def __len__(self) -> int:
         return len(self.values)
@@ -31,6 +36,13 @@ class Rows:
             count += 1
         return Packed(data, [now_ms] * count, now_ms)
 
+    def batches(self, now_ms: int, size_limit: int) -> Iterator[Packed] | None:
+        size = self._rows_in_a_batch
+        if size is None:
+            return None
+        pieces = [self.values[first : first + size] for first in range(0, len(self.values), size)]
+        return (_whole(piece, now_ms) for piece in pieces)
+
     def row(self, index: int, now_ms: int) -> Row:
         return now_ms, self.values[index], self.values[index], ()
 
@@ -38,3 +50,8 @@ class Rows:
         for first in range(0, len(self.values), 2):
             piece = self.values[first : first + 2]
             yield Columns(piece, piece, None, None)
+
+
+def _whole(values: list[bytes], now_ms: int) -> Packed:
+    records = [encode_record(offset, 0, value, value) for offset, value in enumerate(values)]
+    return Packed(bytearray(HEADER_SIZE) + b"".join(records), [now_ms] * len(values), now_ms)

@@ -131,7 +131,7 @@ class CandidateQuestions:
         now, due, wanted = self._clock.monotonic(), [], list[Question]()
         waiting: list[PartitionKey] = []
         stuck: list[PartitionKey] = []
-        for key in list(term.undecided):
+        for key in sorted(term.undecided):
             await term.pause()
             found = awaited(term.view, key)
             if found is None:
@@ -160,7 +160,7 @@ class CandidateQuestions:
             )
         self._tell(waiting)
         by_broker = defaultdict(list)
-        for question in set(wanted) - self._under_way:
+        for question in [each for each in dict.fromkeys(wanted) if each not in self._under_way]:
             by_broker[question.broker].append(question)
         for asked in by_broker.values():
             self._under_way.update(asked)

@@ -44,6 +44,7 @@ def append_records(
     nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     is_transactional = producer_id != NO_PRODUCER_ID
+    batch: bytearray | memoryview
     if len(encoded) == 1 and compression is Compression.NONE:  # the usual case
         ((key, value),) = encoded
         batch = single_record_batch(
@@ -60,7 +61,7 @@ def append_records(
     return append_batch(partition, batch, effects.too_large)
 
 
-def append_batch(partition: Partition, batch: bytearray, too_large: ErrorCode) -> int:
+def append_batch(partition: Partition, batch: bytearray | memoryview, too_large: ErrorCode) -> int:
     """Append a batch of a coordinator's records; returns its base offset. `too_large` is the error code for records
     that are too large for the log. Raises KafkaError as `append_records`.
     """

@@ -120,17 +120,17 @@ class LogState:
     def note_flush_due(self) -> None:
         """Record that the next periodic flush must check the log. Any thread may call this method."""
         if self.periodic_work is not None:
-            self.periodic_work.to_flush.add((self.topic, self.partition))
+            self.periodic_work.to_flush[self.topic, self.partition] = None
 
     def note_files_to_free(self) -> None:
         """Record that the log has files of deleted segments."""
         if self.periodic_work is not None:
-            self.periodic_work.to_free.add((self.topic, self.partition))
+            self.periodic_work.to_free[self.topic, self.partition] = None
 
     def note_failed(self) -> None:
         """Record that the log went offline because of an error."""
         if self.periodic_work is not None:
-            self.periodic_work.failed.add((self.topic, self.partition))
+            self.periodic_work.failed[self.topic, self.partition] = None
 
     # --- the log start after a power cut: what is known, and how it becomes known -------------------------------------
 

@@ -3,7 +3,8 @@ visits only the logs that have changed.
 
 A log adds its partition when an event makes periodic work possible (`LogState`). An entry is only a hint: the task that
 visits the log checks the condition, and removes the entry if no work is left. Invariant: the partition of each log
-whose condition holds is in the set:
+whose condition holds is a key of the dictionary (the order of the keys, unlike that of a set, is the same in each run
+of a simulation):
 
 - `failed`: the log went offline because of an error.
 - `to_flush`: a segment was closed, a producer snapshot is not written yet, the log has unflushed records while the
@@ -24,6 +25,6 @@ class PeriodicWork:
     __slots__ = ("failed", "to_flush", "to_free")
 
     def __init__(self) -> None:
-        self.failed: set[TopicPartition] = set()
-        self.to_flush: set[TopicPartition] = set()
-        self.to_free: set[TopicPartition] = set()
+        self.failed: dict[TopicPartition, None] = {}
+        self.to_flush: dict[TopicPartition, None] = {}
+        self.to_free: dict[TopicPartition, None] = {}

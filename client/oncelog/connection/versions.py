@@ -64,6 +64,13 @@ def _finalized(response: ApiVersionsResponse, feature: str) -> int:
     return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
 
 
+def highest_used(cls: type[Request[Any]]) -> int:
+    """Return the highest version in which this client sends requests of class `cls`."""
+    schema = schema_of(cls)
+    assert schema.api_key is not None, f"{cls.__name__} is not a request"
+    return min(schema.versions.high, CLIENT_MAX.get(schema.api_key, schema.versions.high))
+
+
 class VersionTable:
     """The API versions and finalised features of one broker."""
 
@@ -107,9 +114,7 @@ class VersionTable:
         return True
 
     def _choose(self, cls: type[Request[Any]]) -> int:
-        schema = schema_of(cls)
-        assert schema.api_key is not None, f"{cls.__name__} is not a request"
-        return self._common(cls, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
+        return self._common(cls, highest_used(cls))
 
     def highest(self, cls: type[Request[Any]]) -> int:
         """Return the version in which to send requests of class `cls` between brokers, which name topics by id; the

@@ -16,6 +16,7 @@ from oncelog.config import ProducerConfig
 from oncelog.errors import KafkaError, MessageTooLarge, OutcomeUnknown
 from oncelog.fail_points.point import fail_point
 from oncelog.producer.batch import ProducerBatch, Waiter, unsendable
+from oncelog.producer.column_waiter import ColumnWaiter
 from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.sequences import PartitionSequences
 from oncelog.producer.session import ProducerSession
@@ -23,6 +24,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder, record_size_upper_bound
 from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.packing import Packed
 
 SPLIT_FACTOR: Final = 2
 """A batch that is too large for its topic is split into this number of batches."""
@@ -139,16 +141,7 @@ class Accumulator:
         Raises MessageTooLarge, and the builder's error for a record that cannot be encoded; neither changes the state.
         """
         bound = record_size_upper_bound(key, value, headers)
-        if bound > self._max_request_size:
-            raise MessageTooLarge(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of up to {bound} bytes: max.request.size is {self._max_request_size}",
-            )
-        if bound > self._buffer_memory:
-            raise MessageTooLarge(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of up to {bound} bytes: buffer.memory is {self._buffer_memory}",
-            )
+        self._check_size(bound)
         reserved = min(max(bound, self._batch_size), self._buffer_memory)
         if reserved > self.free_memory:
             return False
@@ -161,13 +154,41 @@ class Accumulator:
             now + self._delivery_timeout_s,
         )
         batch.append(timestamp, key, value, headers, waiter)
+        self._add(queue, batch, reserved)
+        queue.tail = batch
+        return True
+
+    def add_whole(self, queue: PartitionQueue, now: float, packed: Packed, waiter: ColumnWaiter) -> bool:
+        """Add a batch that has all its records (`RecordBatchBuilder.whole`), and accept no more records in the tail;
+        return False if no memory is available for the batch.
+
+        Raises MessageTooLarge without changing the state.
+        """
+        size = len(packed.data)
+        self._check_size(size)
+        if size > self.free_memory:
+            return False
+        deadline = now + self._delivery_timeout_s
+        number = (self._last_number + 1,)
+        batch = ProducerBatch.whole(queue.topic, queue.partition, number, packed, waiter, now, deadline)
+        self._add(queue, batch, size)
+        queue.tail = None
+        return True
+
+    def _check_size(self, bound: int) -> None:
+        """Raise MessageTooLarge if a record of up to `bound` bytes cannot be sent."""
+        for limit, name in ((self._max_request_size, "max.request.size"), (self._buffer_memory, "buffer.memory")):
+            if bound > limit:
+                raise MessageTooLarge(
+                    ErrorCode.MESSAGE_TOO_LARGE, f"a record of up to {bound} bytes: {name} is {limit}"
+                )
+
+    def _add(self, queue: PartitionQueue, batch: ProducerBatch, reserved: int) -> None:
         self._last_number += 1
         self._reserve(batch, reserved)
         self.incomplete[batch.number] = [batch]
         queue.batches.append(batch)
-        queue.tail = batch
         self._waiting.setdefault(queue)
-        return True
 
     def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
         """Return the queues whose first batch may be sent, because it is full, has lingered long enough, or is urgent
@@ -304,6 +325,11 @@ class Accumulator:
             queue.tail = None
         self._waiting.clear()
         return dropped
+
+    @property
+    def batch_size(self) -> int:
+        """The maximum bytes of a batch with several records, before compression."""
+        return self._batch_size
 
     @property
     def last_number(self) -> int:

@@ -124,13 +124,31 @@ class ProducerBatch:
         self.has_columns = True
         return len(timestamps)
 
+    @classmethod
+    def whole(
+        cls,
+        topic: str,
+        partition: int,
+        order: tuple[int, ...],
+        packed: Packed,
+        waiter: ColumnWaiter,
+        created: float,
+        deadline: float,
+    ) -> ProducerBatch:
+        """Return a batch that has all its records, encoded in `packed` as `RecordBatchBuilder.whole` requires."""
+        batch = cls(topic, partition, order, RecordBatchBuilder.whole(packed), created, deadline)
+        batch.timestamps += packed.timestamps_ms
+        batch.waiters += repeat(waiter, len(packed.timestamps_ms))
+        batch.has_columns = True
+        return batch
+
     def close(self, compression: Compression) -> None:
         """Accept no more records. A second call does nothing."""
         if not self.builder.is_closed:
             self.uncompressed_size = self.builder.size
             self.builder.close(compression)
 
-    def build(self, *, transactional: bool = False) -> bytearray:
+    def build(self, *, transactional: bool = False) -> bytearray | memoryview:
         """Return the encoded batch."""
         producer_id, epoch = self.identity
         return self.builder.build(

@@ -18,6 +18,9 @@ HandOver = Callable[[int, PartitionQueue, ColumnWaiter, BeginBatch], Awaitable[N
 """A function that adds records to the batches of a partition; its argument for the records is already bound."""
 
 
+AddWhole = Callable[[PartitionQueue, Packed, ColumnWaiter], Awaitable[None]]
+
+
 class PackableRows(Protocol):
     """The records of one call, all for one partition and in order. The records must not change after they were passed
     to the producer.
@@ -34,6 +37,12 @@ class PackableRows(Protocol):
         in its batch, and `base_timestamp_ms` the batch's base timestamp.
         """
 
+    def batches(self, now_ms: int, size_limit: int) -> Iterator[Packed] | None:
+        """Encode all records as whole batches, in order: each has at most `size_limit` bytes or one record, and its
+        data has room for the header (`RecordBatchBuilder.whole`). None means that the records are too few for batches
+        of their own: they are added to other batches with `pack`.
+        """
+
     def row(self, index: int, now_ms: int) -> Row:
         """Return one record, for starting a batch; the record may be larger than the batch size."""
 
@@ -42,12 +51,23 @@ class PackableRows(Protocol):
 
 
 async def hand_over_packed(
-    rows: PackableRows, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
+    rows: PackableRows,
+    add_whole: AddWhole,
+    size_limit: int,
+    now_ms: int,
+    queue: PartitionQueue,
+    waiter: ColumnWaiter,
+    begin_batch: BeginBatch,
 ) -> None:
-    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit into the tail.
+    """Add all records, in order: as whole batches of at most `size_limit` bytes, which `add_whole` adds, or one after
+    another to the tail; `begin_batch` then starts a new batch with a record that does not fit into the tail.
 
-    Raises the errors of `begin_batch`; the earlier records have then been added.
+    Raises the errors of `add_whole` and `begin_batch`; the earlier records have then been added.
     """
+    if (batches := rows.batches(now_ms, size_limit)) is not None:
+        for packed in batches:
+            await add_whole(queue, packed, waiter)
+        return
     done = 0
     while done < len(rows):
         tail = queue.tail

@@ -53,6 +53,7 @@ from oncelog.typed_options import ProducerOptions
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
+from oncelog_protocol.records.packing import Packed
 
 __all__ = ["Producer", "RecordMetadata"]
 
@@ -390,7 +391,8 @@ class Producer(Lifecycle, Generic[K, V]):
         if self.spans is not None:
             values, keys, timestamps_ms, headers = all_columns(rows)
             return await self.send_columns(topic, partition, values, keys, timestamps_ms=timestamps_ms, headers=headers)
-        return await self._send_many(topic, partition, len(rows), partial(hand_over_packed, rows))
+        hand_over = partial(hand_over_packed, rows, self._add_whole, self._accumulator.batch_size)
+        return await self._send_many(topic, partition, len(rows), hand_over)
 
     async def _send_many(
         self, topic: str, partition: int, count: int, hand_over: HandOver
@@ -577,18 +579,51 @@ class Producer(Lifecycle, Generic[K, V]):
         self._metadata.use(queue.topic)
         if self._transactions is not None:
             self._transactions.sending_to(queue.topic_partition)
+
+        has_fitted = False
+
+        def add() -> bool:
+            nonlocal has_fitted
+            tail = queue.tail
+            has_fitted = tail is not None and tail.append(timestamp_ms, key, value, headers, future)
+            return has_fitted or self._accumulator.open(
+                queue, self._loop.time(), timestamp_ms, key, value, headers, future
+            )
+
+        await self._added(add)
+        if has_fitted:
+            return
+        if sticky_route is not None:
+            sticky_route.sticky_batch = queue.tail
+        if self.config.linger_ms == 0:
+            self._sender.wake()
+        else:
+            self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
+
+    async def _add_whole(self, queue: PartitionQueue, packed: Packed, waiter: ColumnWaiter) -> None:
+        """Add a whole batch behind the tail of the queue; wait for memory if needed."""
+        # Let the event loop send earlier batches, as in `_begin_batch`.
+        with self._record_waits():
+            await asyncio.sleep(0)
+        self._metadata.use(queue.topic)
+        if self._transactions is not None:
+            self._transactions.sending_to(queue.topic_partition)
+        await self._added(lambda: self._accumulator.add_whole(queue, self._loop.time(), packed, waiter))
+        self._sender.wake()
+
+    async def _added(self, add: Callable[[], bool]) -> None:
+        """Wait until `add` has memory for its batch and returns True. Raises MessageTooLarge, BufferExhausted, and the
+        errors of `_check_usable`.
+        """
         deadline: float | None = None
         is_first_try = True
         while True:
             # Records that already wait for room come before new records, so that the records of one task stay in order
             # and no task starves.
             if not (is_first_try and self._room_waiters):
-                tail = queue.tail
-                if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
-                    return
                 try:
-                    if self._accumulator.open(queue, self._loop.time(), timestamp_ms, key, value, headers, future):
-                        break
+                    if add():
+                        return
                 except MessageTooLarge as error:
                     if self._transactions is not None:
                         # this record is missing from the transaction, so the transaction must be aborted
@@ -603,12 +638,6 @@ class Producer(Lifecycle, Generic[K, V]):
                 self._progressed()  # let the next waiter use the room
                 raise
             is_first_try = False
-        if sticky_route is not None:
-            sticky_route.sticky_batch = queue.tail
-        if self.config.linger_ms == 0:
-            self._sender.wake()
-        else:
-            self._sender.wake_at(self._loop.time() + self.config.linger_ms / 1000)
 
     async def _wait_for_room(self, deadline: float, *, is_newcomer: bool) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()

@@ -45,6 +45,8 @@ from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 TopicData = ProduceRequest.TopicProduceData
 PartitionData = TopicData.PartitionProduceData
 PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+Built = tuple[ProducerBatch, bytearray | memoryview]
+"""A batch and its encoded bytes."""
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +205,7 @@ class Sender:
             future.add_done_callback(partial(self._answered, node_id, sent))
         return len(built) == len(batches)
 
-    def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
+    def _build(self, batches: list[ProducerBatch]) -> list[Built]:
         """Encode the batches; a batch that cannot be encoded fails alone."""
         built = []
         for batch in batches:
@@ -215,7 +217,7 @@ class Sender:
             self._on_progress()
         return built
 
-    def _request(self, built: list[tuple[ProducerBatch, bytearray]]) -> ProduceRequest:
+    def _request(self, built: list[Built]) -> ProduceRequest:
         by_topic = built if len(built) == 1 else sorted(built, key=_topic_of)
         return ProduceRequest(
             transactional_id=None if self._manager is None else self._manager.transactional_id,
@@ -420,7 +422,7 @@ class Sender:
             self._on_failed(error)
 
 
-def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
+def _topic_of(built: Built) -> str:
     return built[0].topic
 
 

@@ -8,6 +8,7 @@ other four columns are computed once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,10 +22,15 @@ from oncelog_pipeline.arrow.headers import encoded_headers, header_counts, heade
 from oncelog_pipeline.arrow.record_columns import RecordColumns
 from oncelog_pipeline.arrow.row_digest import digest_of_columns
 from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
+from oncelog_pipeline.arrow.whole_batches import RecordParts, WholeBatches
 from oncelog_pipeline.sink.digest import Digest
 from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
 
+LEAST_SHARE: Final = 0.25
+"""Rows that fill less than this share of a batch are added to other batches of their partition (`PackedRows.pack`),
+because each batch costs the producer and the broker some time, whatever its size.
+"""
 PIECE: Final = 1024
 """The number of rows that `pieces` converts to Python objects in each step."""
 NOTHING: Final = Packed(b"", (), 0)
@@ -60,6 +66,17 @@ class EncodedColumns:
         self.ends: Any = np.zeros(count + 1, np.int64)
         """Item i is the total size of all records before record i; the last item is the total size of all records."""
         np.cumsum(sizes, out=self.ends[1:])
+        self.bounds: set[int] = set()
+        """The first row of each PackedRows of these columns, and its last row plus one."""
+        self._whole: tuple[tuple[int, int], WholeBatches] | None = None
+
+    def whole_batches(self, size_limit: int) -> WholeBatches:
+        """Return the rows of all PackedRows, divided into batches. The result is cached."""
+        key = size_limit, len(self.bounds)
+        if self._whole is None or self._whole[0] != key:
+            parts = RecordParts(self.sizes, self.ends, self.key_codes, self.columns.timestamps_ms, self.kind)
+            self._whole = key, WholeBatches(parts, sorted(self.bounds), size_limit)
+        return self._whole[1]
 
 
 class PackedRows:
@@ -73,9 +90,27 @@ class PackedRows:
         self._encoded = encoded
         self._first = first
         self._end = end
+        encoded.bounds |= {first, end}
 
     def __len__(self) -> int:
         return self._end - self._first
+
+    def batches(self, now_ms: int, size_limit: int) -> Iterator[Packed] | None:
+        """Encode the rows as whole batches; None for few rows. Implements `PackableRows.batches`."""
+        ends = self._encoded.ends
+        if int(ends[self._end] - ends[self._first]) < size_limit * LEAST_SHARE:
+            return None
+        return self._batches(now_ms, self._encoded.whole_batches(size_limit))
+
+    def _batches(self, now_ms: int, whole: WholeBatches) -> Iterator[Packed]:
+        times = self._encoded.columns.timestamps_ms
+        for number in range(bisect_left(whole.starts, self._first), bisect_left(whole.starts, self._end)):
+            first, end = whole.starts[number], whole.starts[number + 1]
+            data = self._joined(whole.heads(first, end), first, end)[: whole.size(number)]
+            if data.readonly:  # Arrow promises nothing; up to release 26 the buffer of a new array is writable
+                data = memoryview(bytearray(data))
+            packed_times = [now_ms] * (end - first) if times is None else times[first:end].tolist()
+            yield Packed(data, packed_times, now_ms if times is None else max(packed_times))
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
         """Encode the rows from `first` on that fit into `room` bytes; implements `PackableRows.pack`."""

@@ -58,6 +58,11 @@ def counted(first: int, count: int) -> Codes:
     return Codes(found.content[:, :most], least) if least == most else Codes(found.content[:, :most], found.widths)
 
 
+def width(number: int) -> int:
+    """Return the size of the code of a number, in bytes."""
+    return _width(2 * number if number >= 0 else -2 * number - 1)
+
+
 def _width(zigzag: int) -> int:
     return max(1, -(-zigzag.bit_length() // BITS))
 
@@ -82,6 +87,15 @@ def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.
     """Return an array of `count` binary values, each of which is the concatenation of that row's codes. If an element
     of `codes` is a bytes object, every row gets these same bytes. `kind` is pa.binary() or pa.large_binary().
     """
+    content, ends = content_and_ends(codes, count)
+    size: Any = np.int64 if kind == pa.large_binary() else np.int32
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends.astype(size)), pa.py_buffer(content)])
+
+
+def content_and_ends(codes: Sequence[Codes | bytes], count: int) -> tuple[Any, Any]:
+    """Return the concatenated codes of all rows (uint8), and an int64 array: 0, followed by the place at which the
+    codes of each row end. If an element of `codes` is a bytes object, every row gets these same bytes.
+    """
     columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)
     is_used: Any = None
@@ -99,12 +113,8 @@ def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.
                     is_used = np.ones(content.shape, np.bool_)
                 np.less(np.arange(width), each.widths[:, np.newaxis], out=is_used[:, at : at + width])
         at += width
-    size: Any = np.int64 if kind == pa.large_binary() else np.int32
-    ends: Any
     if is_used is None:
-        ends = np.arange(0, count * at + 1, at, dtype=size)
-    else:
-        content = content[is_used]
-        ends = np.zeros(count + 1, size)
-        np.cumsum(widths, out=ends[1:])
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(content)])
+        return content.reshape(-1), np.arange(0, count * at + 1, at, dtype=np.int64)
+    ends: Any = np.zeros(count + 1, np.int64)
+    np.cumsum(widths, out=ends[1:])
+    return content[is_used], ends

@@ -10,6 +10,7 @@ these transactions when it starts again. For queries that are not started again,
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog_pipeline.sink.exactly_once import commit_decided
@@ -46,8 +47,12 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
     """Commit all decided transactions that are still open, for all queries whose names begin with `prefix`. Returns for
     each query with open transactions the lost partitions, whose transactions had timed out.
     """
+    return await _finish(cluster, await cluster.states_by_name(), prefix)
+
+
+async def _finish(cluster: Orphanage, states: Mapping[str, Kept], prefix: str) -> dict[str, frozenset[int]]:
     finished = {}
-    for name, (state, _) in (await cluster.states_by_name()).items():
+    for name, (state, _) in states.items():
         if name.startswith(prefix) and await _is_any_open(cluster, state):
             batch = Batch(Query(name), state.run, state.batch)
             finished[name] = await commit_decided(cluster, state.transactions, batch)
@@ -63,8 +68,9 @@ async def finish_unnamed(cluster: Orphanage) -> None:
     """Commit the decided transactions that writes without a writeId have left open; after that remove states that are
     older than UNNAMED_KEPT_SECONDS.
     """
-    await finish_open(cluster, UNNAMED_PREFIX)
-    for name, (state, age_seconds) in (await cluster.states_by_name()).items():
+    states = await cluster.states_by_name()
+    await _finish(cluster, states, UNNAMED_PREFIX)
+    for name, (state, age_seconds) in states.items():
         if name.startswith(UNNAMED_PREFIX) and age_seconds > UNNAMED_KEPT_SECONDS:
             await cluster.remove_state(Query(name), state)
 

@@ -15,9 +15,11 @@
 - `sink_columns.py` checks the columns of a table to write.
 - `pyspark_api.py` has the classes that some versions of PySpark lack.
 - `connections.py` keeps the connections of a worker process open between calls.
+- `allocator.py` lets a worker process keep the memory of fetch responses for the next responses.
 - `quick_start.py` avoids a TCP delay of 40 ms before the rows of a task arrive.
 - `garbage.py` shortens Spark's garbage collection after each task.
 - `template_process.py` is the process that has imported everything, and forks Spark's Python processes.
+- `warm_up.py` does work in the template process that each forked process would otherwise repeat.
 - `environment.py` sets the Python of the workers and a Java before a session is created.
 - `java.py` finds the Java on which Spark runs.
 """

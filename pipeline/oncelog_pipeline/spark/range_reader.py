@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.source.ranges import OffsetRange
 from oncelog_pipeline.source.reading import read_range
+from oncelog_pipeline.spark.allocator import keep_freed_memory
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
@@ -31,6 +32,7 @@ class RangePartition(InputPartition):
 def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the records of the range as Arrow batches. Raises DataLoss, NothingRead, KafkaError."""
     freeze_modules()
+    keep_freed_memory()
     wanted: OffsetRange | None = partition.value
     if wanted is None:
         return

@@ -48,6 +48,9 @@ MODULES: Final = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark_oncelog",
     "oncelog.admin",
+    "oncelog_pipeline.arrow.splitting",
+    "oncelog_pipeline.spark.warm_up",
+    "pyarrow.compute",
 )
 """The modules that Spark's Python processes import, and that the template process imports in advance. Modules that the
 installed PySpark does not have are skipped.
@@ -306,6 +309,9 @@ def import_all() -> None:
     for module in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module)
+    from oncelog_pipeline.spark.warm_up import warm_up
+
+    warm_up()
     gc.collect()
     gc.freeze()  # without this call the first collection in each forked process would copy all imported objects
 

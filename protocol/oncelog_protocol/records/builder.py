@@ -111,8 +111,9 @@ class RecordBatchBuilder:
     """A batch under construction. Call `append` until it returns None, `close` once, and `build` for each producer
     identity and sequence.
 
-    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records. After `close`, the
-    buffer never grows, and a buffer that `build` returned is never written again, because a transport may still be
+    Invariants: `_buffer`, which grows, and `_sealed`, which does not, start with HEADER_SIZE bytes for the header,
+    followed by the records. `_sealed` is None until no record can be added any more; from then on it has the records,
+    and `_buffer` is not used. A buffer that `build` returned is never written again, because a transport may still be
     sending its bytes.
     """
 
@@ -121,6 +122,7 @@ class RecordBatchBuilder:
         "_compression",
         "_handed_out",
         "_is_closed",
+        "_sealed",
         "_size_limit",
         "base_timestamp",
         "max_timestamp",
@@ -133,6 +135,7 @@ class RecordBatchBuilder:
         """
         self._size_limit = size_limit
         self._buffer = bytearray(HEADER_SIZE)
+        self._sealed: bytearray | memoryview | None = None
         self._compression = Compression.NONE
         self._is_closed = False
         self._handed_out = False
@@ -140,12 +143,25 @@ class RecordBatchBuilder:
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
 
+    @classmethod
+    def whole(cls, packed: Packed) -> RecordBatchBuilder:
+        """Return a builder that has all records of its batch: `close` is the next call. The first HEADER_SIZE bytes of
+        `packed.data` are free for the header; the data is writable and not copied. The base timestamp of the batch is
+        the timestamp of its first record.
+        """
+        builder = cls(len(packed.data))
+        builder._sealed = memoryview(packed.data).cast("B")  # the bytes of an Arrow buffer are signed
+        builder.records_count = len(packed.timestamps_ms)
+        builder.base_timestamp = packed.timestamps_ms[0]
+        builder.max_timestamp = packed.max_timestamp_ms
+        return builder
+
     @property
     def size(self) -> int:
         """Bytes of header and records. Before `close` this is the size without compression; after `close`, it is the
         final size of the batch.
         """
-        return len(self._buffer)
+        return len(self._buffer if self._sealed is None else self._sealed)
 
     @property
     def is_closed(self) -> bool:
@@ -206,10 +222,13 @@ class RecordBatchBuilder:
         assert not self._is_closed, "a batch is closed once"
         self._is_closed = True
         self._compression = compression
+        if self._sealed is None:
+            self._sealed = self._buffer
         if compression is not Compression.NONE:
-            records = compress(compression, memoryview(self._buffer)[HEADER_SIZE:], level)
-            self._buffer = bytearray(HEADER_SIZE)
-            self._buffer += records
+            records = compress(compression, memoryview(self._sealed)[HEADER_SIZE:], level)
+            self._sealed = bytearray(HEADER_SIZE)
+            self._sealed += records
+        self._buffer = bytearray()
 
     def build(
         self,
@@ -221,11 +240,12 @@ class RecordBatchBuilder:
         control: bool = False,
         base_offset: int = 0,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-    ) -> bytearray:
+    ) -> bytearray | memoryview:
         """Return the batch with this producer identity and sequence, and its CRC. Each call returns a new buffer."""
         assert self._is_closed, "close the batch before building it"
-        batch = bytearray(self._buffer) if self._handed_out else self._buffer
-        self._buffer, self._handed_out = batch, True
+        assert self._sealed is not None
+        batch = bytearray(self._sealed) if self._handed_out else self._sealed
+        self._sealed, self._handed_out = batch, True
         attributes = int(self._compression)
         attributes |= (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
         HEADER.pack_into(
@@ -268,7 +288,7 @@ def build_batch(
         if offset_delta is None:
             raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
     builder.close(compression)
-    return builder.build(
+    batch = builder.build(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
@@ -277,6 +297,8 @@ def build_batch(
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
     )
+    assert isinstance(batch, bytearray)
+    return batch
 
 
 def single_record_batch(

@@ -64,6 +64,8 @@ class Durable:
         if partition.leads and partition.followers and self._committed.is_synced(partition.topic):
             for replica in self._committed.in_sync(world, partition.topic, partition.index):
                 other = world.brokers[f"broker-{replica.broker_id}"]
+                if replica.topic_id != partition.topic_id:
+                    continue  # the topic was created again, and one of the brokers does not know that yet
                 if replica.log.is_offline or replica.log.is_paused or replica.log.state.is_truncating:
                     continue
                 if (there := durable_end(other.storage, replica.log)) < partition.high_watermark:
@@ -102,11 +104,15 @@ def _late_snapshots(machine: BrokerMachine, log: PartitionLog) -> Iterator[str]:
 
 
 def durable_end(storage: Storage, log: PartitionLog) -> int:
-    """Return the end of the records that are on the disk: the log end if all are."""
+    """Return the end of the records that are on the disk: the log end if all are. Files whose fsync has failed count as
+    synced: later processes read the records, and a later fsync succeeds without writing them, as on Linux.
+    """
     for segment in log.local.segments:
         path = os.path.join(log.directory, file_prefix(segment.base_offset) + LOG_SUFFIX)
         node = storage.find(path)
-        if isinstance(node, Inode) and (size := common_size(node.data, node.durable)) < len(node.data):
+        if not isinstance(node, Inode) or node.has_lost_writes:
+            continue
+        if (size := common_size(node.data, node.durable)) < len(node.data):
             return _end_of(bytes(node.data[:size]), segment.base_offset)
     return log.local.log_end_offset
 

@@ -108,9 +108,8 @@ class ShareLocks:
             running = machine.broker.parts.coordinators.present
             if running is None:
                 continue
-            shares = running.share_partitions
-            sessions = shares.sessions
-            for hosted in shares.all():
+            sessions = running.share_partitions.sessions
+            for hosted in running.share_partitions.all():
                 for held in _held(hosted) if hosted.is_current else ():
                     if self._is_left(hosted, held, sessions):
                         since = left[hosted, held] = self._left.get((hosted, held), world.now)

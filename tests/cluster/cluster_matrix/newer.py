@@ -62,6 +62,8 @@ def run_all(
             done(cell, outcome)
             found = "; ".join(outcome.problems) or f"ok {outcome.what}"
             click.echo(f"{number}/{len(cells)} {cell}: {found}, {outcome.seconds:.1f} s")
+            if outcome.problems:
+                click.echo("\n".join(stage.last_words()))
     return outcomes
 
 

@@ -35,6 +35,7 @@ from cluster_matrix.newer_cells import SHARES, STREAMS, BrokerRole, Kill, NewerC
 from oncelog import Admin, KafkaError
 from oncelog.errors import PartialFailure
 from oncelog_testing.cluster import Cluster
+from oncelog_testing.control import Fault, NotStruck
 from oncelog_testing.topics import run
 
 SETTINGS = {
@@ -65,6 +66,12 @@ STOPPED_MS = 60_000
 WAIT_SECONDS = 90.0
 """Limit of each wait, far more than a failover takes."""
 MAX_STARTS = 5
+TRIES = 3
+"""The maximum number of attempts to run one cell. The controller may move a leader or coordinator to its preferred
+broker after the fault was set; then no broker was killed, and the run is repeated.
+"""
+LOOK_SECONDS = 2.0
+"""The program is looked at so often while it has not reached the cell's fail point."""
 SHARE_FAULTS = {
     Kill.EXECUTING: ShareFault.ABSENT,
     Kill.COORDINATOR: ShareFault.COORDINATOR_KILLED,
@@ -89,11 +96,25 @@ class NewerStage:
     ) -> None:
         self.shares.__exit__(kind, error, trace)
 
+    def last_words(self) -> list[str]:
+        """Return the last lines of the logs of the programs, the members of share groups, and the brokers."""
+        logs = [self.log, self.shares.log, *(broker.log for broker in self.cluster)]
+        return [f"{log.name}: {line}" for log in logs if log.exists() for line in log.read_text().splitlines()[-30:]]
+
     def run(self, cell: NewerCell) -> NewerOutcome:
         if cell.work == SHARES:
             found = self.shares.run(ShareCell(cell.point, SHARE_FAULTS[cell.kill]))
             return NewerOutcome(found.problems, str(found.deliveries), found.seconds)
-        return NewerRun(self, cell).outcome()
+        for _ in range(TRIES):
+            attempt = NewerRun(self, cell)
+            outcome = attempt.outcome()
+            if not attempt.missed_its_point:
+                break
+        return outcome
+
+
+class Missed(AssertionError):
+    """The program has ended without reaching the cell's fail point at the broker that executed the step before."""
 
 
 class NewerRun:
@@ -110,6 +131,7 @@ class NewerRun:
             partitions,
         )  # fmt: skip
         self._processes: list[subprocess.Popen[bytes]] = []
+        self.missed_its_point = False
 
     def outcome(self) -> NewerOutcome:
         began = time.monotonic()
@@ -120,6 +142,9 @@ class NewerRun:
             self._work_and_kill()
             self._cluster.mend()
             problems, committed, aborted = asyncio.run(final_look(self._job, range(1), self._with_client, WAIT_SECONDS))
+        except Missed as error:
+            self.missed_its_point = True
+            problems.append(str(error))
         except Exception as error:  # an error in a run makes one cell fail, and the matrix continues
             problems.append(str(error) or repr(error))
         finally:
@@ -167,12 +192,32 @@ class NewerRun:
             action["after"] = True
         with ExitStack() as stack:
             failing = stack.enter_context(broker.fail(cell.point, **action))
-            process = self._start(INPUTS)
-            failing.wait(WAIT_SECONDS)
+            process = self._until_struck(failing)
             if cell.kill is not Kill.EXECUTING:
                 self._cluster[self._victims[cell.kill]].kill()
                 failing.remove()
             self._until_ended(process, INPUTS)
+
+    def _until_struck(self, failing: Fault) -> subprocess.Popen[bytes]:
+        """Start the program, and start it again if it gives up, until the fault has struck; return its process. Raises
+        Missed if the program has processed all inputs without that, NotStruck if it does not end.
+        """
+        process, starts, deadline = self._start(INPUTS), 1, time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                failing.wait(LOOK_SECONDS)
+            except NotStruck:
+                code = process.poll()
+                if code == 0:
+                    raise Missed("the point was not reached") from None
+                if time.monotonic() > deadline:
+                    raise
+                if code is not None:
+                    assert starts < MAX_STARTS, f"the program has failed {starts} times"
+                    starts += 1
+                    process = self._start(INPUTS)
+            else:
+                return process
 
     def _start(self, inputs: int) -> subprocess.Popen[bytes]:
         job = json.dumps(self._job._replace(inputs=inputs)._asdict())

@@ -57,6 +57,15 @@ def test_a_truncated_log_that_the_disk_has_longer_is_durable() -> None:
     assert durable_end(storage, log) == 2
 
 
+def test_a_file_whose_sync_has_failed_is_not_judged() -> None:
+    storage = Storage()
+    log = log_of(storage, (0, 1, 2))
+    file = storage.file(f"{DIRECTORY}/{file_prefix(0)}{LOG_SUFFIX}")
+    file.fail_sync()
+    file.sync()
+    assert durable_end(storage, log) == 3
+
+
 def test_an_acknowledgement_above_all_high_watermarks_is_too_early() -> None:
     notes = Notes()
     notes.careless["careless"] = 1

@@ -255,7 +255,7 @@ def world_with_share(run: SimpleNamespace, sessions: list[tuple[str, str]]) -> A
     hosted = LedPartition(is_current=True, key=SimpleNamespace(text="g:t:0", group_id="g"), share=SimpleNamespace())
     hosted.share.runs = SimpleNamespace(runs=[run])
     shares = SimpleNamespace(all=lambda: [hosted], sessions=SimpleNamespace(_sessions=dict.fromkeys(sessions)))
-    parts = SimpleNamespace(coordinators=SimpleNamespace(share_partitions=shares))
+    parts = SimpleNamespace(coordinators=SimpleNamespace(present=SimpleNamespace(share_partitions=shares)))
     machine = SimpleNamespace(
         number=1,
         broker=SimpleNamespace(parts=parts),
@@ -272,7 +272,7 @@ def test_the_records_of_a_member_without_a_session_must_be_given_back(has_acknow
     """
     run = SimpleNamespace(first=4, last=6, owner="a", deliveries=1, deadline=30.0, becomes=None)
     world, judge = world_with_share(run, sessions=[("g", "b")]), ShareLocks(Notes())
-    (hosted,) = world.brokers["broker-1"].broker.parts.coordinators.share_partitions.all()
+    (hosted,) = world.brokers["broker-1"].broker.parts.coordinators.present.share_partitions.all()
     if has_acknowledged:
         judge._acknowledged.add((hosted, run.first, run.owner))
     assert list(judge.look_closely(world)) == []

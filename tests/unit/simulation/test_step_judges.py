@@ -128,7 +128,9 @@ def decided(before: TransactionMetadata, after: TransactionMetadata, *, is_open:
     runtime = SimpleNamespace(machines=lambda: [Coordinating])
     machines = SimpleNamespace(transactions=SimpleNamespace(runtime=runtime))
     Coordinating.transactions = transactions
-    machine: Any = SimpleNamespace(broker=SimpleNamespace(parts=SimpleNamespace(coordinators=machines)))
+    machine: Any = SimpleNamespace(
+        broker=SimpleNamespace(parts=SimpleNamespace(coordinators=SimpleNamespace(present=machines)))
+    )
     judge = Decisions(committed)
     world: Any = None
     assert list(judge.look(world, machine)) == []

@@ -29,7 +29,7 @@ class LogUpkeep:
         """Register the periodic work that this log has now, and in the future."""
         log.state.periodic_work = self.work
         if log.is_offline:
-            self.work.failed.add((log.topic, log.partition))
+            self.work.failed[log.topic, log.partition] = None
         if log.local.has_marked:
             log.state.note_files_to_free()
         if _may_reach_limit(log) or log.flusher.is_flush_due:
@@ -71,7 +71,7 @@ class LogUpkeep:
                 or _may_reach_limit(log)
                 or (new_directory is not None and new_directory.is_lost)
             ):
-                self.work.to_flush.discard((log.topic, log.partition))
+                self.work.to_flush.pop((log.topic, log.partition), None)
         return due
 
     def failed(self) -> Iterator[TopicPartition]:
@@ -80,7 +80,7 @@ class LogUpkeep:
             if log.is_offline:
                 yield log.topic, log.partition
             else:
-                self.work.failed.discard((log.topic, log.partition))
+                self.work.failed.pop((log.topic, log.partition), None)
 
     def take_deleted(self, now: float) -> list[str]:
         """Return the paths of the files of deleted segments whose delay has expired at `now` (monotonic seconds)."""
@@ -88,20 +88,20 @@ class LogUpkeep:
         for log in self._logs_with(self.work.to_free):
             # Remove the entry before looking at the log: a worker thread that truncates the log may add the entry again
             # at any moment, and that new entry must stay.
-            self.work.to_free.discard((log.topic, log.partition))
+            self.work.to_free.pop((log.topic, log.partition), None)
             files += log.trimmer.take_deleted(now)
             if log.local.has_marked:
                 log.state.note_files_to_free()
         return files
 
-    def _logs_with(self, keys: set[TopicPartition]) -> Iterator[PartitionLog]:
-        """Yield the logs of the partitions in `keys`, which is one of the sets of the register. Partitions without a
-        log are removed from the set.
+    def _logs_with(self, keys: dict[TopicPartition, None]) -> Iterator[PartitionLog]:
+        """Yield the logs of the partitions in `keys`, which is one of the dictionaries of the register. Partitions
+        without a log are removed from it.
         """
         for key in tuple(keys):
             log = self._logs.get(key)
             if log is None:
-                keys.discard(key)
+                keys.pop(key, None)
             else:
                 yield log
 

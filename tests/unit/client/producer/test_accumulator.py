@@ -8,6 +8,7 @@ from oncelog.errors import MessageTooLarge
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.session import ProducerSession
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.packing import Packed
 
 VALUE = b"x" * 100
 
@@ -105,6 +106,21 @@ def test_a_drained_batch_gives_back_what_it_does_not_need() -> None:
     filled(records, 1)
     (batch,) = drain(records, 1.0)
     assert records.free_memory == 2000 - batch.size
+
+
+def test_a_whole_batch_takes_its_size_and_ends_the_tail() -> None:
+    records = accumulator(buffer_memory=3000)
+    queue = filled(records, 1)
+    packed = Packed(bytearray(1500), [0] * 3, 0)
+    assert records.add_whole(queue, 0.0, packed, NoWaiter())  # type: ignore[arg-type]
+    assert records.free_memory == 3000 - 1000 - 1500
+    assert queue.tail is None, "a record that is added later comes after the whole batch"
+    assert not records.add_whole(queue, 0.0, packed, NoWaiter())  # type: ignore[arg-type]
+    first, second = drain(records), drain(records)
+    assert [each.records_count for each in (*first, *second)] == [1, 3], "neither batch lingers"
+    for batch in (*first, *second):
+        records.complete(batch)
+    assert records.free_memory == 3000
 
 
 def test_records_that_can_never_be_sent_are_refused_at_once() -> None:

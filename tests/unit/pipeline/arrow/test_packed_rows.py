@@ -11,12 +11,23 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.support.pipeline.arrow_rows import Given, arrow_batch, packed_batches, packed_rows, plain_batches, records_of
+from tests.support.pipeline.arrow_rows import (
+    Given,
+    arrow_batch,
+    built,
+    packed_batches,
+    packed_rows,
+    plain_batches,
+    records_of,
+)
 
+from oncelog_pipeline.arrow import packed_rows as packed_rows_module
 from oncelog_pipeline.arrow import row_digest
 from oncelog_pipeline.arrow.packed_rows import PIECE, EncodedColumns, PackedRows
 from oncelog_pipeline.arrow.record_columns import record_columns
 from oncelog_pipeline.sink.digest import digest_of
+from oncelog_protocol.records.builder import RecordBatchBuilder
+from oncelog_protocol.records.packing import Packed
 
 NOW = 1_700_000_000_000
 FIELD = st.none() | st.binary(max_size=4) | st.integers(55, 70).map(bytes)
@@ -47,6 +58,51 @@ def test_a_part_of_the_rows_is_packed(rows: list[Given], columns: list[str], dat
     part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, columns))), first, end)
     assert len(part) == end - first
     assert packed_batches(part, NOW, 1000) == plain_batches(rows[first:end], columns, NOW, 1000)
+
+
+@given(ROWS, COLUMNS, st.integers(62, 3000), st.integers(0, 2), st.booleans(), st.data())
+@examples(200)
+def test_whole_batches_are_those_of_single_records(
+    rows: list[Given], columns: list[str], size_limit: int, skipped: int, is_large: bool, data: Any
+) -> None:
+    """Each batch equals the batch of its records, byte for byte, and has at most `size_limit` bytes or one record. The
+    rows of two partitions are encoded together.
+    """
+    columns_of_records = record_columns(arrow_batch(rows, columns, is_large=is_large, skipped=skipped))
+    encoded = EncodedColumns(columns_of_records)
+    middle = data.draw(st.integers(0, len(rows)))
+    bounds = [(first, end) for first, end in ((0, middle), (middle, len(rows))) if first < end]
+    for part, (first, end) in [(PackedRows(encoded, *each), each) for each in bounds]:
+        done = first
+        for packed in whole_batches(part, size_limit):
+            count = len(packed.timestamps_ms)
+            expected = plain_batches(rows[done : done + count], columns, NOW, 1 << 30)
+            builder = RecordBatchBuilder.whole(packed)
+            assert [built(builder)] == expected
+            assert builder.size <= size_limit or count == 1
+            done += count
+        assert done == end
+
+
+def whole_batches(rows: PackedRows, size_limit: int) -> list[Packed]:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(packed_rows_module, "LEAST_SHARE", 0)
+        found = rows.batches(NOW, size_limit)
+        assert found is not None
+        return list(found)
+
+
+def test_whole_batches_of_one_partition_have_about_the_same_size() -> None:
+    rows = packed_rows([Given(bytes(100))] * 1000, [])
+    sizes = [len(packed.data) for packed in whole_batches(rows, 50_000)]
+    assert len(sizes) == 3, "107 KB of records do not fit into two batches"
+    assert max(sizes) - min(sizes) < 1000
+
+
+def test_few_rows_are_no_batches_of_their_own() -> None:
+    rows = packed_rows([Given(bytes(100))] * 100, [])
+    assert rows.batches(NOW, 60_000) is None
+    assert rows.batches(NOW, 30_000) is not None
 
 
 def test_records_of_many_sizes_are_packed_in_a_large_batch() -> None:

@@ -244,6 +244,24 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
     writes.check_over()
 
 
+async def test_the_states_are_read_once_before_a_write(writes: Writes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read takes all records of the state topic, and a connection of its own."""
+    await (await writes.begin()).commit_and_die(1)
+    writes.cluster.age_seconds = UNNAMED_KEPT_SECONDS + 1
+    reads = 0
+    read = writes.cluster.states_by_name
+
+    async def counted() -> Any:
+        nonlocal reads
+        reads += 1
+        return await read()
+
+    monkeypatch.setattr(writes.cluster, "states_by_name", counted)
+    await finish_unnamed(writes.cluster)
+    assert reads == 1
+    writes.check_over()
+
+
 @pytest.mark.parametrize("target", ["another/0", "id/7", None])
 async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
     """The topic was re-created or emptied to repeat the load, or the cluster cannot say whether this happened."""

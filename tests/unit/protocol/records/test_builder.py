@@ -9,6 +9,7 @@ from oncelog_protocol.records.builder import (
     single_record_batch,
 )
 from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.packing import Packed
 from oncelog_protocol.records.record import Record, read_records
 
 NOW = 1_700_000_000_000
@@ -116,6 +117,26 @@ def test_every_buffer_type_is_accepted():
     builder.close()
     (record,) = read_records(RecordBatch(builder.build()))
     assert (record.key, record.value, record.headers) == (b"key", b"value", [("h", b"x")])
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_a_whole_batch_equals_the_batch_of_its_records(compression):
+    values = [b"a", b"b" * 70, b""]
+    plain = RecordBatchBuilder(size_limit=1000)
+    for value in values:
+        plain.append(NOW, None, value)
+    records = b"".join(encode_record(offset, 0, None, value) for offset, value in enumerate(values))
+    data = bytearray(HEADER_SIZE) + records
+    whole = RecordBatchBuilder.whole(Packed(data, [NOW] * len(values), NOW))
+    assert whole.size == HEADER_SIZE + len(records)
+    for builder in (plain, whole):
+        builder.close(compression)
+    sent = whole.build(producer_id=1)
+    assert sent == plain.build(producer_id=1)
+    assert whole.size == len(sent)
+    before = bytes(sent)
+    assert whole.build(producer_id=2) == plain.build(producer_id=2)
+    assert sent == before, "a transport may still be sending the first buffer"
 
 
 @pytest.mark.parametrize(("key", "value"), [(b"key", b"value"), (None, b"v" * 600), (b"k" * 600, None), (b"", b"")])

@@ -105,6 +105,16 @@ def test_a_look_at_unchanged_logs_costs_the_same_for_few_and_for_many(manager: L
     assert calls_of_a_look(manager) == few
 
 
+def test_logs_are_visited_in_the_order_in_which_they_got_work(manager: LogManager) -> None:
+    """The order must not depend on the hashes of names, which differ from process to process: a seed of the simulation
+    would not repeat its run.
+    """
+    names = [f"topic-{number}" for number in (7, 3, 9, 1, 8, 2, 6)]
+    for name in names:
+        fill(make_log(manager, name, 0, None, SMALL), 40)
+    assert [log.topic for log in manager.upkeep.logs_with_closed_segments()] == names
+
+
 def test_a_closed_segment_is_due_until_it_is_flushed(manager: LogManager) -> None:
     log = make_log(manager, "orders", 0, None, SMALL)
     fill(log, 40)

@@ -15,6 +15,7 @@ from oncelog_broker.server.lanes.consumer_group_heartbeat import ConsumerGroupHe
 from oncelog_broker.server.lanes.heartbeat import HeartbeatLane
 from oncelog_broker.server.lanes.offset_commit import OffsetCommitLane
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.quotas import QuotaKey
 
 
 @pytest.fixture
@@ -62,7 +63,15 @@ async def test_every_newer_version_of_a_commit_takes_the_lane(world: World, serv
 
 @pytest.mark.parametrize(
     "change",
-    [("join", "member"), ("delete_topic",), ("resign",), ("gate", False), ("authorize", "deny"), ("leave", "static")],
+    [
+        ("join", "member"),
+        ("delete_topic",),
+        ("resign",),
+        ("gate", False),
+        ("authorize", "deny"),
+        ("leave", "static"),
+        ("quota", 5000.0, QuotaKey.REQUEST_PERCENTAGE, "test"),
+    ],
 )
 async def test_requests_that_need_work_do_not_take_the_lanes(
     world: World, served: Counter[str], change: tuple[Any, ...]
