@@ -169,8 +169,8 @@ class LatePeer(ClientWorkload):
         hosted = [
             each
             for machine in world.brokers.values()
-            if machine.broker is not None and machine.broker.parts.coordinators.present is not None
-            for each in machine.broker.parts.coordinators.present.share_partitions.all()
+            if machine.broker is not None and (running := machine.broker.parts.coordinators.present) is not None
+            for each in running.share_partitions.all()
             if each.is_current and each.leader_epoch > 0
         ]
         if not hosted:

@@ -97,8 +97,9 @@ class Stranger(ClientWorkload):
 def _held(world: World) -> Iterator[tuple[HostedSharePartition, Run]]:
     """Yield the records that a member has acquired and not acknowledged, behind records that are not finished."""
     for machine in world.brokers.values():
-        if machine.broker is not None:
-            for share in machine.broker.parts.coordinators.share_partitions.all():
+        running = None if machine.broker is None else machine.broker.parts.coordinators.present
+        if running is not None:
+            for share in running.share_partitions.all():
                 for run in share.share.runs.runs if share.is_current else ():
                     if (
                         run.state is DeliveryState.ACQUIRED
