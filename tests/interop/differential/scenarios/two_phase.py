@@ -8,6 +8,7 @@ from tests.interop.differential.calls import (
     WITHOUT_TRANSACTION_ERRORS,
     add_partitions,
     await_markers,
+    await_transaction,
     coordinator,
     create,
     describe_transactions,
@@ -82,6 +83,7 @@ def transactions(side: Side) -> None:
             fetch(side, "a", label=f"{name} is open", partition=partition, isolation=READ_COMMITTED)
             end_transaction(side, producer, commits, name, version=versions[1])
             await_markers(side, "a", partition)
+            await_transaction(side, name, "CompleteCommit" if commits else "CompleteAbort")
             describe_transactions(side, name, label=f"{name} has ended")
         fetch(side, "a", label=f"{name} has ended", partition=partition, isolation=READ_COMMITTED)
 
