@@ -76,7 +76,7 @@ def _after_word(mixed: Any) -> Any:
 @cache
 def _tables() -> Any:
     """Return for each of four places, and each byte, the state after that byte and as many zero bytes as the place."""
-    state = np.arange(256, dtype=np.uint32)
+    state: Any = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         state = np.where(state & np.uint32(1), (state >> np.uint32(1)) ^ np.uint32(POLYNOMIAL), state >> np.uint32(1))
     tables = [state]
