@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_broker.config.broker_keys import PRODUCER_ID_EXPIRATION_MS
+from oncelog_broker.log.producers.recent_ends import ENDS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import KafkaError
@@ -142,14 +143,16 @@ NEVER: Final = Expiry()
 def _expiry(world: World, broker: Running) -> Expiry:
     """Return which producers may have expired on this broker (producer.id.expiration.ms). A producer expires only if
     the broker has seen no batch of it for so long since the log was opened, so a producer must be gone only on a broker
-    that has run for longer, and whose disk has not failed.
+    that has run for longer, and whose disk has not failed. It may be late by a fraction of the limit
+    (`recent_ends.ENDS`).
     """
     machine = broker.machine
     assert machine.broker is not None
     limit_ms, now_ms = machine.broker.config[PRODUCER_ID_EXPIRATION_MS], machine.clock.now_ms()
     newest = now_ms - limit_ms
-    has_run_long = (world.now - machine.serves_since) * 1000 > limit_ms + EXPIRY_SLACK_MS
-    must = newest - EXPIRY_SLACK_MS if has_run_long and not set(world.struck) & DISK_FAILURES else float("-inf")
+    late_ms = EXPIRY_SLACK_MS + limit_ms / ENDS
+    has_run_long = (world.now - machine.serves_since) * 1000 > limit_ms + late_ms
+    must = newest - late_ms if has_run_long and not set(world.struck) & DISK_FAILURES else float("-inf")
     return Expiry(newest + EXPIRY_SLACK_MS, must)
 
 
