@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Final
 
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.coordinator.internal_topics import needed_settings
@@ -36,6 +37,10 @@ from oncelog_broker.starting.data_start import DataStart
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
+
+
+MAX_NAMED: Final = 10
+"""Maximum number of partitions that one log line names."""
 
 
 class BrokerStartError(Exception):
@@ -64,6 +69,8 @@ class Storage:
         self.may_lack_ends = not predecessor.is_log_tail_kept
         """Whether this computer had a power failure since the last run, so that logs may have lost their last records.
         """
+        self._has_noted_cut = bool(logs.cut_at_start)
+        """Whether the data directories note cut logs, and no registration has told the cluster so yet."""
         self.epochs_above = epochs_above
         """Partitions whose logs have a newer leader epoch than the store had before this broker registered."""
 
@@ -90,14 +97,13 @@ class Storage:
                 clock=host.clock,
             )
             logs = data.open_logs(open_locked)
+            try:
+                predecessor = _predecessor(store, data, logs, host.disk)
+            except BaseException:
+                # The doubt about the logs is not on the disk, so the next start must not find a clean shutdown.
+                await _close_logs(logs, UNKNOWN_BROKER_EPOCH, is_clean=logs.was_closed_cleanly)
+                raise
             undo.push_async_callback(_close_logs, logs, UNKNOWN_BROKER_EPOCH)
-            predecessor = Predecessor(
-                store,
-                host.disk,
-                data.trace_directory,
-                was_closed_cleanly=logs.was_closed_cleanly,
-                is_whole=not data.verdict.is_unsure and not logs.cut_at_start,
-            )
             await predecessor.end_session()
             compare = partial(epochs_above_store, store, tuple(logs.logs()), host.slices.pauses().here)
             epochs_above = await patiently(compare, store.session_timeout, host.clock)
@@ -126,6 +132,9 @@ class Storage:
         await self.data.note_registered(membership, self.store.last_zxid)
         self._broker_epoch = membership.broker_epoch
         await asyncio.to_thread(self.predecessor.on_registered)
+        if self._has_noted_cut:
+            await asyncio.to_thread(self.logs.forget_cut_logs)
+            self._has_noted_cut = False
 
     async def note_store(self) -> None:
         """Record the id of the metadata store's last write (zxid) in the data directories. A later start that finds a
@@ -182,9 +191,35 @@ class Storage:
             )
 
 
-async def _close_logs(logs: LogManager, broker_epoch: int) -> None:
+def _predecessor(store: MetadataStore, data: DataStart, logs: LogManager, disk: Disk) -> Predecessor:
+    """Return the previous process, and note on the disk if the logs may lack records since then. Raises OSError."""
+    shortened = logs_below_high_watermarks(logs)
+    if shortened:
+        logger.warning(
+            "logs end below their high watermark checkpoints: replicated records were lost on this broker. Its logs "
+            "count as unsure, and replicas that have more records lead",
+            extra={"count": len(shortened), "partitions": " ".join(shortened[:MAX_NAMED])},
+        )
+    return Predecessor(
+        store,
+        disk,
+        data.trace_directory,
+        was_closed_cleanly=logs.was_closed_cleanly,
+        is_whole=not (data.verdict.is_unsure or logs.cut_at_start or shortened),
+    )
+
+
+def logs_below_high_watermarks(logs: LogManager) -> list[str]:
+    """Return the names of the open logs that end below their high watermark checkpoint: records that were replicated
+    are no longer there, for example because the file was replaced by an older copy.
+    """
+    noted = logs.high_watermarks()
+    return [log.name for log in logs.logs() if log.log_end_offset < noted.get((log.topic, log.partition), 0)]
+
+
+async def _close_logs(logs: LogManager, broker_epoch: int, *, is_clean: bool = True) -> None:
     try:
-        await asyncio.to_thread(partial(logs.close, broker_epoch=broker_epoch))
+        await asyncio.to_thread(partial(logs.close, broker_epoch=broker_epoch, is_clean=is_clean))
     except (OSError, KafkaError) as error:
         logger.error("not a clean shutdown", extra={"reason": error})
 

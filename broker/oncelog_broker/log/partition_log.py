@@ -114,12 +114,12 @@ class PartitionLog:
         content.local.on_marked = state.note_files_to_free
         self._content = content
         self.local = content.local
+        """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
+        because this saves a call.
+        """
         self.was_cut = content.was_cut
         """Whether the recovery at the opening has removed an incomplete or damaged end of the log, so that records may
         be missing that the log had before.
-        """
-        """The segments of this log. Hot code reads `local.log_end_offset` instead of the property `log_end_offset`,
-        because this saves a call.
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None

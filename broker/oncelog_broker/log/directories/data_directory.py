@@ -4,6 +4,7 @@
 - `meta.properties` names the broker and cluster that own the directory.
 - `oncelog.identity` contains the identity of the broker that last registered with this directory (`identity/note.py`).
 - `oncelog.closed-logs` has the states of the logs that the last orderly stop closed (`closed_logs`).
+- `oncelog.cut-log` exists if recovery has removed the end of a log, until the broker has registered as unsure.
 - `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
@@ -41,6 +42,7 @@ from oncelog_broker.log.checkpoints import (
 )
 from oncelog_broker.log.directories.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from oncelog_broker.log.new_directory import NameSyncs
+from oncelog_broker.log.segments.recovery import CUT_FILE
 from oncelog_broker.runtime.disk import Disk, Lock
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.uuids import uuid_to_string
@@ -204,6 +206,17 @@ class DataDirectory:
         # A process that was killed may have renamed files without syncing. All later steps rely on the file names that
         # are found now, so these names are synced first.
         self._disk.sync_directory(self.path)
+
+    @property
+    def has_cut_log(self) -> bool:
+        """Whether recovery has removed the end of a log here, and no registration has told the cluster so. Raises
+        OSError.
+        """
+        return self._disk.exists(self.join(CUT_FILE))
+
+    def forget_cut_log(self) -> None:
+        """Remove the note that `has_cut_log` reads. Raises OSError."""
+        self._disk.remove(self.join(CUT_FILE))
 
     def join(self, name: str) -> str:
         return os.path.join(self.path, name)

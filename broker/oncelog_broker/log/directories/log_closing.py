@@ -51,10 +51,16 @@ class LogClosing:
         self._errors: dict[PendingFlush, OSError] = {}
 
     def close(
-        self, logs: Mapping[TopicPartition, PartitionLog], failures: Iterable[TopicPartition], broker_epoch: int
+        self,
+        logs: Mapping[TopicPartition, PartitionLog],
+        failures: Iterable[TopicPartition],
+        broker_epoch: int,
+        *,
+        is_clean: bool,
     ) -> None:
         """Close these logs, write the checkpoints, and unlock the directories; an error does not stop the remaining
-        steps. `failures` are the logs that could not be opened. Raises OSError.
+        steps. `failures` are the logs that could not be opened. If `is_clean` is False, no directory gets the mark of a
+        clean shutdown. Raises OSError.
         """
         try:
             self._close_all(logs.values())
@@ -68,7 +74,8 @@ class LogClosing:
         for home in self._directories:
             try:
                 self._save_states(home, logs)
-                home.close(clean=home not in failed and id(home) not in unclean, broker_epoch=broker_epoch)
+                is_whole = is_clean and home not in failed and id(home) not in unclean
+                home.close(clean=is_whole, broker_epoch=broker_epoch)
             except OSError as error:
                 failed.setdefault(home, error)
         raise_first(failed)

@@ -79,12 +79,15 @@ class LogLoader:
         """The paths of deleted logs that are not freed yet, after `find`."""
         self.cut: list[str] = []
         """The paths of the logs that may lack records they had before, after `load`: recovery has removed an incomplete
-        or damaged end, or the log was set aside because its topic is unknown.
+        or damaged end, or the log was set aside because its topic is unknown. The path of the data directory stands for
+        logs that earlier starts have cut.
         """
 
     def find(self) -> None:
         """Find the logs in the directory, and decide which of them are unchanged since they were closed."""
         home = self._home
+        if home.has_cut_log:
+            self.cut.append(home.path)
         closed: Mapping[str, Entry] = {}
         if home.file_system is not None:
             closed = read_closed_logs(self._disk, home.path, home.directory_id)

@@ -86,7 +86,9 @@ class LogManager:
         self.upkeep = LogUpkeep(self._logs, clock)
         """Finds the logs with work for the periodic tasks."""
         self.cut_at_start: list[str] = []
-        """The paths of the logs from whose ends this start has removed incomplete or damaged records."""
+        """The paths of the logs from whose ends this start has removed incomplete or damaged records, and of the data
+        directories in which an earlier start has done so without registering afterwards.
+        """
         self.cluster_id: str | None = None
         """The cluster id in the data directories; None if the directories are new and `open` got no cluster id."""
 
@@ -560,14 +562,20 @@ class LogManager:
         """Write the high watermarks. Raises OSError."""
         self.begin_high_watermarks(high_watermarks)()
 
-    def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+    def forget_cut_logs(self) -> None:
+        """Remove the notes of cut logs, after this broker has registered as unsure of its logs. Raises OSError."""
+        for directory in self._directories:
+            directory.forget_cut_log()
+
+    def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH, is_clean: bool = True) -> None:
         """Close every log, write the checkpoints, and unlock the directories; an error does not stop the remaining
         steps. Raises OSError.
 
-        The next startup treats a data directory as cleanly closed only if every log in that directory was closed.
+        The next startup treats a data directory as cleanly closed only if every log in that directory was closed, and
+        `is_clean` is True.
         """
         closing = LogClosing(self._disk, self._directories, self._checkpoints, self._homes, self._topic_ids)
-        closing.close(dict(self._logs), self._failures, broker_epoch)
+        closing.close(dict(self._logs), self._failures, broker_epoch, is_clean=is_clean)
 
     # --- private helpers of this module -------------------------------------------------------------------------------
 

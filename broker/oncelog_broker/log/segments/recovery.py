@@ -59,6 +59,10 @@ from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBat
 
 logger = logging.getLogger(__name__)
 
+CUT_FILE: Final = "oncelog.cut-log"
+"""A file in the data directory that names a log from whose end recovery has removed incomplete or damaged records. The
+file exists until this broker has registered as unsure of its logs.
+"""
 CLEANED_SUFFIX: Final = ".cleaned"
 """Suffix of the files of a compacted segment that is still being written."""
 SWAP_SUFFIX: Final = ".swap"
@@ -306,13 +310,21 @@ class SegmentLoader:
             segment.next_offset,
             fault,
         )
-        self.cut.append(segment.path)
+        self._note_cut(segment)
         segment.cut(end, segment.next_offset)
         segment.file.sync()
 
+    def _note_cut(self, segment: Segment) -> None:
+        """Note in the data directory, before the first byte is removed, that a log may lack records. A start that ends
+        before it has told the cluster so would otherwise leave logs that look whole.
+        """
+        if not self.cut:
+            self.disk.replace_file(os.path.join(os.path.dirname(self.directory), CUT_FILE), segment.path.encode())
+        self.cut.append(segment.path)
+
     def _discard(self, segments: Sequence[Segment]) -> None:
         for segment in reversed(segments):
-            self.cut.append(segment.path)
+            self._note_cut(segment)
             logger.warning(
                 "%s: %d bytes come after the end of the log; kept as %s, which the broker never reads",
                 segment.path,
