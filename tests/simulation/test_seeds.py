@@ -8,17 +8,6 @@ import sys
 import pytest
 
 SEEDS, SEEDS_AT_ONCE = 200, 25
-ONCE_FAILED = [
-    pytest.param(13183, id="a changed bit in the log of an in-sync replica"),
-    pytest.param(13190, id="a changed bit in the log of a leader that one replica cannot reach"),
-    pytest.param(13225, id="an offline log whose high watermark rises"),
-    pytest.param(14362, id="a changed bit in the unsynced end of a log, and a kill of all brokers"),
-    pytest.param(20278, id="a reassignment before the election of a returned leader"),
-    pytest.param(14035, id="a client killed after a commit, before the response to a record that raced with it"),
-    pytest.param(20077, id="records deleted by retention while the final content is read"),
-    pytest.param(13407, id="an exchanged disk, and a start on it that fails before it registers"),
-]
-"""Seeds that have found an error of the broker or of the simulation."""
 DAYS = 41
 """A seed whose plan of days is short."""
 TWICE = 8
@@ -89,13 +78,6 @@ def test_a_cluster_whose_store_is_put_back_after_all_machines_lost_their_power_s
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "() 3"
-
-
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("seed", ONCE_FAILED)
-def test_a_seed_that_once_failed_passes(seed):
-    said, code = command("run", "--seeds", f"{seed}-{seed}")
-    assert code == 0, said
 
 
 @pytest.mark.timeout(400)
