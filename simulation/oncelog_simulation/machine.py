@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from oncelog_broker.assembly import running_coordinators  # noqa: F401 - a run must not depend on what is imported
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
 from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_SESSION_TIMEOUT_MS

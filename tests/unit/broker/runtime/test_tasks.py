@@ -18,6 +18,7 @@ from oncelog_broker.runtime.tasks import MAX_RESTART_SECONDS, RESTART_SECONDS, T
 ENDS_BY_ITSELF = {
     "answers of a coordinator": "the replies of one step, which are there: each waiter takes one, and none raises",
     "ask for new epochs": "one request; the next look of the in-sync replicas asks again",
+    "flush logs in {}": "one flush of each log: failures are logged, and the next look at the directory tries again",
     "give up leadership of offline partitions": "one request; the next look of the in-sync replicas asks again",
     "internal topics of a streams group": "one request after the other: failures are told, and a heartbeat asks again",
     "job of a coordinator": "one result: its failure is logged, and a later heartbeat asks again",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog_broker import command
+from oncelog_broker import serve
 from oncelog_broker.workers.hang_watch import BEAT, HangWatch, activity
 
 SECONDS = 30.0
@@ -73,8 +73,8 @@ def test_a_process_that_has_ended_has_no_activity() -> None:
 async def test_a_worker_writes_lines_and_continues_when_nobody_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog_broker.workers.hang_watch.BEAT_SECONDS", 0.0)
     reader, writer = os.pipe()
-    monkeypatch.setattr(command, "sys", SimpleNamespace(stdout=SimpleNamespace(fileno=lambda: writer)))
-    beating = asyncio.create_task(command._beat())
+    monkeypatch.setattr(serve, "sys", SimpleNamespace(stdout=SimpleNamespace(fileno=lambda: writer)))
+    beating = asyncio.create_task(serve._beat())
     try:
         assert await asyncio.to_thread(os.read, reader, len(BEAT)) == BEAT
         os.set_blocking(writer, False)
