@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from threading import RLock
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,14 @@ _ABSENT: Final = object()
 _SPECIAL: Final = ("ClassVar", "typing.ClassVar")
 _UNSUPPORTED: Final = ("InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _FIELD: Final[Any] = dataclasses._FIELD  # type: ignore[attr-defined]
+_GENERATING: Final = RLock()
+"""The lock of the thread that generates a method. It is reentrant, because a signal handler or a finalizer may
+interrupt that thread and make the first call of another method.
+"""
+_RESERVED: Final = frozenset(
+    ("__new__", "__init__", "__slots__", "__getnewargs__", "_fields", "_field_defaults", "_make", "_replace", "_asdict")
+)
+"""The attributes that the body of a named tuple may not define, as in `typing.NamedTuple`."""
 
 
 class Options:
@@ -133,20 +142,30 @@ def _add_methods(cls: Any, fields: dict[str, dataclasses.Field[Any]], options: O
 
 
 def _generate_at_first_call(cls: Any, name: str, source: Callable[[Any], tuple[str, dict[str, Any]]]) -> None:
-    """Let the first call of a method generate it. `source(cls)` returns its text and its global names."""
+    """Let the first call of a method generate it. `source(cls)` returns its text and its global names.
 
-    def generate(self: Any, *arguments: Any, **options: Any) -> Any:
-        if cls.__dict__.get(name) is generate:
-            text, names = source(cls)
-            names["__name__"] = cls.__module__
-            exec(text, names)  # noqa: S102 - from the names and options of fields, as in `dataclasses`
-            method = names[name]
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
-            setattr(cls, name, method)
-        return cls.__dict__[name](self, *arguments, **options)
+    Several threads may make the first call at the same time. A stub that was looked up before the first call, for
+    example to wrap the method, may be called at any time.
+    """
+    method: Callable[..., Any] | None = None
 
-    generate.__name__, generate.__qualname__ = name, f"{cls.__qualname__}.{name}"
-    setattr(cls, name, generate)
+    def stub(self: Any, /, *arguments: Any, **options: Any) -> Any:
+        nonlocal method
+        if method is None:
+            with _GENERATING:
+                if method is None:  # no other thread has generated it meanwhile
+                    text, names = source(cls)
+                    names["__name__"] = cls.__module__
+                    exec(text, names)  # noqa: S102 - from the names and options of fields, as in `dataclasses`
+                    generated = names[name]
+                    generated.__qualname__ = f"{cls.__qualname__}.{name}"
+                    if cls.__dict__.get(name) is stub:  # otherwise somebody has replaced or wrapped the method
+                        setattr(cls, name, generated)
+                    method = generated
+        return method(self, *arguments, **options)
+
+    stub.__name__, stub.__qualname__ = name, f"{cls.__qualname__}.{name}"
+    setattr(cls, name, stub)
 
 
 def _init(cls: Any) -> tuple[str, dict[str, Any]]:
@@ -237,31 +256,60 @@ if not TYPE_CHECKING:
             if bases == ():
                 return super().__new__(mcls, name, bases, namespace)
             fields = tuple(namespace.get("__annotations__", {}))
+            _check(fields, namespace)
             defaults = {field: namespace.pop(field) for field in fields if field in namespace}
             for number, field in enumerate(fields):
                 namespace[field] = _tuplegetter(number, f"Alias for field number {number}")
-            namespace.update(
-                __slots__=(), _fields=fields, _field_defaults=defaults, __match_args__=fields, __new__=_first_new
-            )
-            return type(name, (_Tuple, *(base for base in bases if base is not NamedTuple)), namespace)
+            namespace.update(__slots__=(), _fields=fields, _field_defaults=defaults, __match_args__=fields)
+            made = type(name, (_Tuple, *(base for base in bases if base is not NamedTuple)), namespace)
+            _generate_new_at_first_call(made)
+            return made
 
     class NamedTuple(metaclass=_Fields):
         """As `typing.NamedTuple`."""
 
-    def _first_new(cls, /, *values, **named):
-        """The `__new__` of a named tuple until its first call, which generates the real one."""
-        owner = next(base for base in cls.__mro__ if "_fields" in base.__dict__)
-        if owner.__dict__["__new__"].__func__ is _first_new:
-            names = {"_new": tuple.__new__, "_defaults": owner._field_defaults, "__name__": owner.__module__}
-            parameters = (
-                f"{field}=_defaults[{field!r}]" if field in owner._field_defaults else field for field in owner._fields
-            )
-            values_text = "".join(f"{field}, " for field in owner._fields)
-            text = f"def __new__(_cls, {', '.join(parameters)}): return _new(_cls, ({values_text}))"
-            exec(text, names)  # noqa: S102 - from the names of fields, as in `collections.namedtuple`
-            names["__new__"].__qualname__ = f"{owner.__qualname__}.__new__"
-            owner.__new__ = names["__new__"]
-        return owner.__new__(cls, *values, **named)
+    def _check(fields, namespace):
+        """Refuse the definitions that `typing.NamedTuple` refuses, with its exceptions."""
+        for name in namespace:
+            if name in _RESERVED:
+                raise AttributeError(f"Cannot overwrite NamedTuple attribute {name}")
+        with_default = None
+        for field in fields:
+            if field.startswith("_"):
+                raise ValueError(f"Field names cannot start with an underscore: {field!r}")
+            if field in namespace:
+                with_default = field
+            elif with_default is not None:
+                raise TypeError(f"Non-default namedtuple field {field} cannot follow default field {with_default}")
+
+    def _generate_new_at_first_call(cls):
+        """Let the first call of `__new__` generate it, as `_generate_at_first_call` does for methods."""
+        new = None
+
+        def stub(_cls, /, *values, **named):
+            nonlocal new
+            if new is None:
+                with _GENERATING:
+                    if new is None:
+                        generated = _new(cls)
+                        if cls.__dict__["__new__"] is first:
+                            cls.__new__ = staticmethod(generated)
+                        new = generated
+            return new(_cls, *values, **named)
+
+        stub.__name__, stub.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
+        first = cls.__new__ = staticmethod(stub)
+
+    def _new(cls):
+        names = {"_new": tuple.__new__, "_defaults": cls._field_defaults, "__name__": cls.__module__}
+        parameters = (
+            f"{field}=_defaults[{field!r}]" if field in cls._field_defaults else field for field in cls._fields
+        )
+        values_text = "".join(f"{field}, " for field in cls._fields)
+        text = f"def __new__(_cls, {', '.join(parameters)}): return _new(_cls, ({values_text}))"
+        exec(text, names)  # noqa: S102 - from the names of fields, as in `collections.namedtuple`
+        names["__new__"].__qualname__ = f"{cls.__qualname__}.__new__"
+        return names["__new__"]
 
     class _Tuple(tuple):
         """The methods that all named tuples have."""

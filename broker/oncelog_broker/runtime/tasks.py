@@ -185,7 +185,13 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
     still waits for the end of the job, because the caller must not touch the job's data before that.
     """
     context = contextvars.copy_context()  # as asyncio.to_thread does for the default pool
-    running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
+    return await until_ended(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
+
+
+async def until_ended(running: asyncio.Future[T]) -> T:
+    """Return the result of a job in a worker thread. If the caller is cancelled, this function still waits for the end
+    of the job, then raises CancelledError.
+    """
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import sys
+import threading
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -237,3 +240,98 @@ def test_a_subclass_of_a_light_named_tuple_makes_its_own_instances() -> None:
     match Special(1, "b"):
         case Pair(first, second):
             assert (first, second) == (1, "b")
+
+
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    """Switch between threads as often as possible."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def new_classes() -> tuple[type[Any], type[Any]]:
+    class Tuple(light_classes.NamedTuple):
+        first: int
+        second: str = "two"
+
+    @light_classes.dataclass(frozen=True, slots=True)
+    class Data:
+        first: int
+        second: str = "two"
+
+    return Tuple, Data
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_several_threads_may_use_a_class_first() -> None:
+    failures = list[BaseException]()
+
+    def use(cls: type[Any], all_ready: threading.Barrier) -> None:
+        all_ready.wait()
+        try:
+            assert hash(cls(1)) == hash(cls(1, "two"))
+            assert cls(1) != cls(2)
+        except BaseException as error:
+            failures.append(error)
+
+    for _ in range(200):
+        all_ready = threading.Barrier(4)
+        threads = [threading.Thread(target=use, args=(cls, all_ready)) for cls in new_classes() * 2]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert failures == []
+
+
+def test_a_second_thread_that_has_begun_the_first_call_uses_the_generated_method() -> None:
+    """The order of two racing threads, in one thread: both have looked up the method before it is generated."""
+    for cls in new_classes():
+        held: Any = cls.__new__ if issubclass(cls, tuple) else cls.__init__
+        made = [cls(1), cls(2)]
+        if issubclass(cls, tuple):
+            assert [held(cls, 1), held(cls, 2)] == made
+            assert held is not cls.__new__, "it was generated"
+        else:
+            value = object.__new__(cls)
+            for number in (1, 2):
+                held(value, number)
+                assert value == made[number - 1]
+
+
+def test_a_method_may_be_wrapped_before_its_first_call() -> None:
+    named, data = new_classes()
+    new, init = named.__new__, data.__init__
+    named.__new__ = lambda cls, first: new(cls, first + 1)
+    data.__init__ = lambda self, first: init(self, first + 1)  # type: ignore[misc]
+    for _ in range(2):
+        assert tuple(named(1)) == (2, "two")
+        assert data(1).first == 2
+
+
+class WithNew:
+    def __new__(cls, first: int) -> WithNew:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"__annotations__": {"first": "int"}, "__new__": WithNew.__new__},
+        {"__annotations__": {"first": "int"}, "_replace": None},
+        {"__annotations__": {"_first": "int"}},
+        {"__annotations__": {"first": "int", "second": "int"}, "first": 1},
+    ],
+    ids=["own __new__", "own _replace", "underscore", "default before none"],
+)
+def test_a_named_tuple_that_the_standard_library_refuses_is_refused(body: dict[str, Any]) -> None:
+    def define(base: Any) -> type[Any]:
+        return types.new_class(
+            "Refused", (base,), exec_body=lambda namespace: namespace.update({"__module__": __name__, **body})
+        )
+
+    refused = outcome(lambda: define(typing.NamedTuple))
+    assert refused[0] == "raised"
+    assert outcome(lambda: define(light_classes.NamedTuple)) == refused

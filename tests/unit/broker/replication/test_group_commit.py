@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -265,6 +267,102 @@ async def test_a_disk_that_hangs_delays_no_log_on_another_disk(tmp_path: Path, d
     assert set(await asyncio.gather(*waiting)) == {ErrorCode.NONE}
     for each in (*hanging, healthy):
         each.log.close()
+
+
+@contextmanager
+def no_thread_can_start() -> Iterator[None]:
+    """Let the system refuse to start any thread."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        yield
+
+
+async def test_e26_a_log_goes_offline_if_no_thread_can_be_started_for_its_sync(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "START_SECONDS", 0.0)
+    directory = os.path.dirname(partition.log.state.directory)
+    with no_thread_can_start():
+        answers = [append(partition, 1), append(partition, -1)]
+        assert set(await asyncio.wait_for(asyncio.gather(*answers), 10)) == {ErrorCode.KAFKA_STORAGE_ERROR}
+    reason = partition.log.state.offline_reason
+    assert reason is not None
+    assert "can't start new thread" in reason
+    assert "ulimit -u" in reason
+    assert directory not in group_commit._threads, "a pool without threads would never run its jobs"
+
+
+async def test_a_sync_for_which_no_thread_can_be_started_waits_until_one_can(
+    partition: Partition, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, pause = asyncio.Event(), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        if seconds == group_commit.RETRY_SECONDS:
+            refused.set()
+        await pause(seconds)
+
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0625)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    disk.may_end.set()
+    with no_thread_can_start():
+        answer = append(partition, 1)
+        await asyncio.wait_for(refused.wait(), 10)
+        assert (answer.done(), partition.high_watermark) == (False, 0)
+    assert await asyncio.wait_for(answer, 10) is ErrorCode.NONE
+    assert len(disk.syncs) == 1, "an attempt that was refused syncs nothing later"
+
+
+async def test_a_directory_without_threads_uses_a_thread_of_the_default_pool(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    common = await asyncio.to_thread(threading.current_thread)
+    disk.may_end.set()
+    with no_thread_can_start():
+        for _ in range(3):
+            assert await asyncio.wait_for(append(partition, 1), 10) is ErrorCode.NONE
+    assert set(disk.syncs) == {common}
+
+
+async def test_a_directory_with_a_thread_uses_it_while_no_other_can_be_started(
+    tmp_path: Path, disk: SlowDisk, tasks: Tasks
+) -> None:
+    commit = GroupCommit(tasks)
+    partitions = []
+    for index in range(3):
+        log = open_log(tmp_path / f"orders-{index}", SYNCED, disk=disk)
+        partitions.append(Partition("orders", bytes(16), index, log, broker_id=LEADER, request_sync=commit.request))
+        partitions[index].lead(0, (LEADER,))
+    first = append(partitions[0], 1)
+    await disk.until_begun()
+    with no_thread_can_start():
+        others = [append(each, 1) for each in partitions[1:]]
+        await some_turns()
+        assert not any(answer.done() for answer in others)
+        disk.may_end.set()
+        assert set(await asyncio.wait_for(asyncio.gather(first, *others), 10)) == {ErrorCode.NONE}
+    assert len(disk.syncs) == 3
+    assert len(set(disk.syncs)) == 1
+    for each in partitions:
+        each.log.close()
+
+
+async def test_the_threads_of_the_directory_that_is_unused_for_the_longest_time_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "MAX_DIRECTORIES", 2)
+    monkeypatch.setattr(group_commit, "_threads", {})
+    logs = [open_log(tmp_path / f"data-{number}" / "orders-0", SYNCED) for number in range(3)]
+    for number in (0, 1, 0, 2):
+        logs[number].append_as_leader(make_batch(), leader_epoch=0)
+        await sync_records(logs[number])
+    assert list(group_commit._threads) == [str(tmp_path / f"data-{number}") for number in (0, 2)]
+    for log in logs:
+        log.abandon()
 
 
 async def test_threads_of_former_directories_end(tmp_path: Path) -> None:
