@@ -30,6 +30,8 @@ PARTITIONS = 5
 FIRST_LEADER_EPOCH = 3
 LAG_SECONDS = 30.0
 ROUNDS = 100
+TURNS = 10
+"""After this many iterations of the event loop, a fetch that an append ends has got its response."""
 LIMITS = FetchLimits(
     partition_bytes=1 << 20, response_bytes=1 << 20, min_bytes=1, max_wait_seconds=0.0, max_rest_seconds=1.0
 )
@@ -232,6 +234,26 @@ async def test_a_fetch_waits_for_idle_partitions(world: World, index: int) -> No
     assert len(world.client.answers()) == world.responses
     world.append(index)
     assert list(await world.take()) == [index]
+
+
+async def test_a_waiting_fetch_does_not_wait_for_partitions_that_the_throttle_skips(world: World) -> None:
+    await settle(world)
+    world.change_isr(0, has_follower=False)
+    world.throttle(0, on=True)
+    await world.fetch()
+    quota, now = world.served.services.throttles.leader, world.clock.monotonic()
+    quota.limit(1, now)
+    quota.record(1000, now)
+    for _ in range(4):  # the connection has a fast lane after the first requests
+        world.send(wait_ms=500)
+        await asyncio.sleep(0)
+        world.append(0)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert len(world.client.answers()) == world.responses, "the fetch waits on"
+        world.append(1)
+        found = await world.take()
+        assert [index for index, answer in found.items() if answer.records] == [1]
 
 
 async def test_a_waiting_fetch_learns_soon_of_the_high_watermark_of_an_idle_partition(world: World) -> None:
