@@ -249,8 +249,7 @@ class World:
     def delete(self, index: int) -> None:
         partition = self.served.partitions[index]
         with suppress(KafkaError):
-            partition.log.trimmer.delete_records_before(partition.high_watermark)
-            partition.on_log_start_moved()
+            partition.delete_records_before(partition.high_watermark)
 
     def break_log(self, index: int) -> None:
         self.disks[index].append_fault = errno.EIO

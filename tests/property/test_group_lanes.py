@@ -76,6 +76,10 @@ REASSIGNED: list[tuple[Any, ...]] = [
     ("consumer_heartbeat", {"topic_partitions": []}), ("beat", CONSUMER, 0),
 ]  # fmt: skip
 """Steps with which the member of the consumer protocol moves to the partitions of a new topic, in a later epoch."""
+REFUSED_LATE: list[tuple[Any, ...]] = [
+    ("commit", "static", (0,), 0, ""), *(("commit", name, (0,), 0, "x" * 11) for name in ("member", CONSUMER))
+]  # fmt: skip
+"""A commit that waits for the follower, and commits of other members whose metadata is too large."""
 
 
 @settings(examples(60, of=300), suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -93,6 +97,7 @@ REASSIGNED: list[tuple[Any, ...]] = [
 @example([(("join", "member"), [*REJOINED, ("beat", "member", -1), ("commit", "member", (0,), -1, "")])])
 @example([(("make_topic", 2), [*REASSIGNED, *USUAL, ("commit", CONSUMER, (0,), -1, "")])])
 @example([(("reconnect", "member", 10), USUAL * 4), (("make_topic", 2), USUAL), (("use_topic_id", 1), USUAL)])
+@example([(("gain_follower", True), [("follow",), *REFUSED_LATE, ("follow",), *REFUSED_LATE[1:]])])
 def test_the_group_lanes_answer_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare([*BEGUN, *(step for change, requests in script for step in (change, *requests))]))
 

@@ -343,6 +343,16 @@ class Partition(Replica):
         )
         return min([self.log.log_start_offset, *starts])
 
+    def delete_records_before(self, offset: int) -> None:
+        """Raise the log start to `offset`. Raises KafkaError as `LogTrimmer.delete_records_before` does."""
+        self.log.trimmer.delete_records_before(offset)
+        self.on_log_start_moved()
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Delete replicated segments by retention. Raises KafkaError as `LogTrimmer.apply_retention` does."""
+        if self.log.trimmer.apply_retention(now_ms, upper_bound=self.high_watermark):
+            self.on_log_start_moved()
+
     def on_log_start_moved(self) -> None:
         """Let the followers learn the new log start offset with their next fetch."""
         self.purgatory.activate()

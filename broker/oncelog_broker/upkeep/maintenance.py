@@ -94,8 +94,7 @@ class LogMaintenance:
 
     def _apply_retention(self, partition: Partition, now_ms: int) -> None:
         try:
-            if partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark):
-                partition.on_log_start_moved()
+            partition.apply_retention(now_ms)
         except KafkaError as error:
             if not is_known_disk_error(error.__cause__):  # the log has already logged known disk errors
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})

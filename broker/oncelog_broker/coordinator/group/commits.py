@@ -42,7 +42,7 @@ class Commit(NamedTuple):
         metadata = partition.committed_metadata or ""
         if not self.exists(topic, partition.partition_index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(metadata.encode()) > self.metadata_max_bytes:
+        if is_too_large(metadata, self.metadata_max_bytes):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         value = OffsetCommitValue(
             offset=partition.committed_offset,
@@ -66,6 +66,11 @@ class Commit(NamedTuple):
                 for partition in topic.partitions
             ],
         )
+
+
+def is_too_large(metadata: str, max_bytes: int) -> bool:
+    """Whether the metadata of a committed offset exceeds offset.metadata.max.bytes."""
+    return len(metadata.encode()) > max_bytes
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:

@@ -134,7 +134,7 @@ class ShareCoordinator:
             return
         target = end if oldest is None else oldest
         if self.runtime.may_step(shard) and target > partition.log.log_start_offset:
-            partition.log.trimmer.delete_records_before(target)
+            partition.delete_records_before(target)
 
     async def _forget_topics(self, topic_ids: frozenset[bytes]) -> None:
         """Remove the share partitions of deleted topics. A failure in one log is retried as long as this broker is the

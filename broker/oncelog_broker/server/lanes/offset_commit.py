@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from oncelog_broker.coordinator.group.commit_batch import CommitBatch
+from oncelog_broker.coordinator.group.commits import is_too_large
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
 from oncelog_broker.coordinator.group.usual_requests import classic_session, commits_in_own_epoch
@@ -208,13 +209,17 @@ class OffsetCommitLane:
         /,
     ) -> None:
         """Remember a request that its handler has just served, so that the lane can serve similar requests later. If
-        the response comes later, it is assumed to have no error.
+        the response comes later, it may have an error, but none that the lane could miss: `serve` makes the handler's
+        checks of the partition, the rights and the member again, and the metadata is checked here.
         """
         if self._is_known or self._version < MIN_VERSION or len(frame) > MAX_REQUEST_BYTES:
             return
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return
-        topic, runtime = request.topics[0], self._services.groups.runtime
+        topic, groups = request.topics[0], self._services.groups
+        runtime, metadata = groups.runtime, topic.partitions[0].committed_metadata or ""
+        if is_too_large(metadata, groups.config.offset_metadata_max_bytes):
+            return
         if response is None:
             answered = TopicResponse.OffsetCommitResponsePartition(
                 partition_index=topic.partitions[0].partition_index, error_code=ErrorCode.NONE

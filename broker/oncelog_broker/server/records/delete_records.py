@@ -142,6 +142,5 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
             ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {partition.high_watermark}"
         )
     if target > partition.log.log_start_offset:
-        partition.log.trimmer.delete_records_before(target)
-        partition.on_log_start_moved()
+        partition.delete_records_before(target)
     return target

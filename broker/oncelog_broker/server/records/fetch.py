@@ -193,8 +193,8 @@ class _Fetch:
         partitions = read.partitions
         if plan.session is not None:
             plan.rest()
-            active = plan.session.active.values()
-            partitions = [each.partition for each in active if each.partition is not None]
+            found = (each.partition for each in plan.session.active.values() if each.partition is not None)
+            partitions = [partition for partition in found if partition not in read.throttled]
         waiting = delayed_fetch_of(follower, plan.session, partitions, missing_bytes, services, has_news=has_news)
         if read.seconds_throttled:
             services.deadlines.unless_done(

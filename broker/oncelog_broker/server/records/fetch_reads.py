@@ -48,7 +48,7 @@ class FetchRead(ABC):
     order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
-                 "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
+                 "remaining", "seconds_throttled", "throttled", "total_bytes")  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RecordContext) -> None:
         self._replicas = context.services.replicas
@@ -61,9 +61,9 @@ class FetchRead(ABC):
         self.is_urgent = False
         """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """The number of seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting
-        fetch does not wait for records of throttled partitions.
-        """
+        """The number of seconds for which throttled partitions are skipped; 0 if no partition is throttled."""
+        self.throttled: set[Partition] = set()
+        """The throttled partitions that this pass has skipped. A waiting fetch does not wait for their records."""
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
@@ -299,6 +299,7 @@ class ReplicaRead(FetchRead):
             return _diverging(partition, asked, divergence)
         if self._is_throttled(partition) and self._quota.is_exceeded(self._now):
             self.seconds_throttled = self._quota.seconds_left(self._now)
+            self.throttled.add(partition)
             return _state_of(partition, asked)
         return None
 

@@ -126,6 +126,25 @@ async def test_records_stay_where_the_commit_of_a_snapshot_takes_too_long(shares
     assert partition.log.log_start_offset == 0
 
 
+class IdleReader:
+    """Replaces a follower's fetch session in which the partition is idle."""
+
+    is_active = False
+
+    def activate(self) -> None:
+        self.is_active = True
+
+
+async def test_followers_learn_the_log_start_that_pruning_has_moved(shares: Shares) -> None:
+    for number in range(25):
+        await shares.write(number)
+    partition, reader = shares.topic.led[0], IdleReader()
+    partition.purgatory.idle[reader] = None
+    await shares.coordinator.prune()
+    assert partition.log.log_start_offset == 2
+    assert reader.is_active
+
+
 async def test_share_partitions_of_a_deleted_topic_go(shares: Shares) -> None:
     shares.show(shares.image.with_topics((), ["data"]))
     (machine,) = shares.coordinator.runtime.machines()

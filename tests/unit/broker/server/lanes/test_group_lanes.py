@@ -15,6 +15,7 @@ from oncelog_broker.server.lanes.consumer_group_heartbeat import ConsumerGroupHe
 from oncelog_broker.server.lanes.heartbeat import HeartbeatLane
 from oncelog_broker.server.lanes.offset_commit import OffsetCommitLane
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.quotas import QuotaKey
 
 
@@ -59,6 +60,24 @@ async def test_every_newer_version_of_a_commit_takes_the_lane(world: World, serv
     served.clear()
     await world.perform("commit", "member", (0,), 0, "note")
     assert served == {"OffsetCommitLane": 1}
+
+
+@pytest.mark.parametrize("name", ["member", CONSUMER])
+async def test_a_commit_that_is_refused_late_is_not_remembered(world: World, name: str) -> None:
+    """The refusal of metadata that is too large waits until the earlier commits are replicated."""
+    too_large = ("commit", name, (0,), 0, "x" * 11)
+    await world.perform("gain_follower", True)
+    await world.perform("follow")
+    await world.perform("commit", "static", (0,), 0, "")
+    count = len(world.senders[name].client.answers())
+    await world.perform(*too_large)
+    assert len(world.senders[name].client.answers()) == count, "the response comes later"
+    await world.perform("follow")
+    await world.perform(*too_large)
+    codes = [
+        response.topics[0].partitions[0].error_code for _, response in world.senders[name].client.answers()[count:]
+    ]
+    assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE] * 2
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,13 @@ class OneLeader:
             config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
             log_start_offset=5,
             state=SimpleNamespace(durable_start_offset=0),
-            trimmer=SimpleNamespace(delete_records_before=lambda offset: offset),
         )
         return SimpleNamespace(
             high_watermark=10,
             high_watermark_caught_up=self.is_caught_up,
             log=log,
             is_alone=True,
-            on_log_start_moved=lambda: None,
+            delete_records_before=lambda offset: None,
         )
 
 

@@ -30,6 +30,9 @@ PARTITIONS = 5
 FIRST_LEADER_EPOCH = 3
 LAG_SECONDS = 30.0
 ROUNDS = 100
+DAY_MS = 86_400_000
+TURNS = 10
+"""After this many iterations of the event loop, a fetch that an append ends has got its response."""
 LIMITS = FetchLimits(
     partition_bytes=1 << 20, response_bytes=1 << 20, min_bytes=1, max_wait_seconds=0.0, max_rest_seconds=1.0
 )
@@ -123,8 +126,7 @@ class World:
     def delete(self, index: int) -> None:
         partition = self.partitions[index]
         if partition.high_watermark > partition.log.log_start_offset:
-            partition.log.trimmer.delete_records_before(partition.log.log_start_offset + 1)
-            partition.on_log_start_moved()
+            partition.delete_records_before(partition.log.log_start_offset + 1)
 
     def change_isr(self, index: int, *, has_follower: bool) -> None:
         self.partition_epoch += 1
@@ -234,6 +236,26 @@ async def test_a_fetch_waits_for_idle_partitions(world: World, index: int) -> No
     assert list(await world.take()) == [index]
 
 
+async def test_a_waiting_fetch_does_not_wait_for_partitions_that_the_throttle_skips(world: World) -> None:
+    await settle(world)
+    world.change_isr(0, has_follower=False)
+    world.throttle(0, on=True)
+    await world.fetch()
+    quota, now = world.served.services.throttles.leader, world.clock.monotonic()
+    quota.limit(1, now)
+    quota.record(1000, now)
+    for _ in range(4):  # the connection has a fast lane after the first requests
+        world.send(wait_ms=500)
+        await asyncio.sleep(0)
+        world.append(0)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert len(world.client.answers()) == world.responses, "the fetch waits on"
+        world.append(1)
+        found = await world.take()
+        assert [index for index, answer in found.items() if answer.records] == [1]
+
+
 async def test_a_waiting_fetch_learns_soon_of_the_high_watermark_of_an_idle_partition(world: World) -> None:
     for _ in range(3):
         await world.fetch()
@@ -249,6 +271,24 @@ async def test_a_waiting_fetch_learns_soon_of_the_high_watermark_of_an_idle_part
     assert world.partitions[0].high_watermark == 1
     world.served.deadlines.fire()
     assert (await world.take())[0].high_watermark == 1
+
+
+@pytest.mark.parametrize("by", ["deletion", "retention"])
+async def test_a_follower_learns_the_log_start_of_an_idle_partition(world: World, by: str) -> None:
+    world.append(0)
+    for _ in range(3):
+        await world.fetch()
+        world.other_fetches(0)
+    await settle(world)
+    partition = world.partitions[0]
+    if by == "deletion":
+        partition.delete_records_before(1)
+    else:
+        partition.update_config(replace(SMALL, retention_ms=1))
+        partition.log.trimmer.roll()
+        await settle(world)  # the change of the settings made the partition active
+        partition.apply_retention(world.clock.now_ms() + DAY_MS)
+    assert (await world.fetch())[0].log_start_offset == 1
 
 
 async def test_a_replica_that_leaves_the_isr_must_fetch_again_before_it_may_join(world: World) -> None:
