@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
@@ -40,8 +41,8 @@ class LogState:
     """The state that a `PartitionLog` shares with its reader, trimmer and flusher. Not thread-safe."""
 
     __slots__ = (
+        "_checkpointed_start",
         "_synced_first_offset",
-        "checkpointed_start",
         "cleaner_checkpoint",
         "config",
         "directory",
@@ -49,6 +50,7 @@ class LogState:
         "is_truncating",
         "log_start_offset",
         "offline_reason",
+        "on_durable_start",
         "partition",
         "periodic_work",
         "recovery_point",
@@ -94,8 +96,11 @@ class LogState:
         """Whether the log is being copied to another data directory. While True, the log must not be compacted:
         compaction could remove a tombstone from the log after the record that the tombstone deletes was copied.
         """
-        self.checkpointed_start = log_start_offset
-        """The log start offset that is in the checkpoint file on disk."""
+        self._checkpointed_start = log_start_offset
+        self.on_durable_start: Callable[[], None] | None = None
+        """Called when `durable_start_offset` may have risen, by the thread that wrote to the disk. Set only while the
+        log is fetched from a leader (`BrokerFetcher`).
+        """
         self.refused_append_at = NOT_REFUSED
         """The log end offset when the system last refused an append that had changed nothing; NOT_REFUSED if no append
         was refused.
@@ -135,18 +140,37 @@ class LogState:
     # --- the log start after a power cut: what is known, and how it becomes known -------------------------------------
 
     @property
+    def checkpointed_start(self) -> int:
+        """The log start offset that is in the checkpoint file on disk."""
+        return self._checkpointed_start
+
+    @checkpointed_start.setter
+    def checkpointed_start(self, offset: int) -> None:
+        has_risen = offset > self._checkpointed_start
+        self._checkpointed_start = offset
+        if has_risen:
+            self._tell_durable_start()
+
+    @property
     def durable_start_offset(self) -> int:
         """The lowest offset at which the log can begin when it is reopened, even after a power cut. The lowest offset
         equals the log start if the log start is checkpointed, or if the deletion of all segments below the log start is
         synced. The lowest offset is never above `log_start_offset`.
         """
-        return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
+        return min(self.log_start_offset, max(self._checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
         """Record that the directory was synced when the log's first segment began at `first_offset`: deleted segments
         before that segment cannot reappear.
         """
-        self._synced_first_offset = max(self._synced_first_offset, first_offset)
+        if first_offset > self._synced_first_offset:
+            self._synced_first_offset = first_offset
+            self._tell_durable_start()
+
+    def _tell_durable_start(self) -> None:
+        on_durable_start = self.on_durable_start  # read once, because another thread may set it to None
+        if on_durable_start is not None:
+            on_durable_start()
 
     def note_names_from(self, offset: int) -> None:
         """Record that a truncation made the log begin at `offset`: the synced names of segments no longer prove a later

@@ -3,6 +3,10 @@
 Each leader has at most one outstanding Fetch request of this follower. A partition is fetched from its log end offset;
 it joins or leaves the fetch session with the next request. After an error, a partition is skipped for a back-off, which
 doubles with each further error.
+
+The leader sends each value once in a session, so it does not repeat a high watermark or log start offset that this
+follower received but did not apply. A partition whose last response may not have been applied therefore leaves the
+session with one request, and joins it as a new partition with the next request.
 """
 
 from __future__ import annotations
@@ -80,6 +84,8 @@ class FetchPlan:
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
         self._changed: set[Key] = set()
+        self._unapplied: set[Key] = set()
+        """Partitions of the fetch session whose last response may not have been applied."""
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
 
@@ -98,16 +104,30 @@ class FetchPlan:
         self._wanted[key] = position
         self._changed.add(key)
 
+    def ask_again(self, key: Key, position: FetchPosition) -> None:
+        """Fetch this partition from `position` on, after a response that was not applied."""
+        self._refetch(key)
+        self.ask_for(key, position)
+
+    def update_position(self, key: Key, position: FetchPosition) -> None:
+        """Fetch this partition, if it is in the plan, from `position` on; a back-off does not end."""
+        if key in self._wanted:
+            self.ask_for(key, position)
+        elif key in self._resting:
+            until, _ = self._resting[key]
+            self._resting[key] = until, position
+
     def leave_out(self, key: Key) -> None:
-        """Stop fetching the partition."""
+        """Stop fetching the partition. If a response is outstanding, it is not applied."""
         self._resting.pop(key, None)
         self._rests.pop(key, None)
-        if self._wanted.pop(key, None) is not None:
-            self._changed.add(key)
+        self.pause(key)
+        self._refetch(key)
 
     def rest(self, key: Key, position: FetchPosition, now: float) -> None:
         """Skip the partition for a back-off, after an error."""
         self.pause(key)
+        self._refetch(key)
         seconds = min(max(FIRST_REST_SECONDS, 2 * self._rests.get(key, 0.0)), self._limits.max_rest_seconds)
         self._rests[key] = seconds
         self._resting[key] = now + seconds, position
@@ -120,6 +140,12 @@ class FetchPlan:
     def pause(self, key: Key) -> None:
         """Leave the partition out of the next Fetch requests."""
         if self._wanted.pop(key, None) is not None:
+            self._changed.add(key)
+
+    def _refetch(self, key: Key) -> None:
+        """Remove the partition from the fetch session before it is fetched again."""
+        if key in self._told:
+            self._unapplied.add(key)
             self._changed.add(key)
 
     def went_well(self, key: Key) -> None:
@@ -140,6 +166,7 @@ class FetchPlan:
         if not self._wanted:
             return None
         forgotten: dict[bytes, list[int]] = {}
+        to_join: set[Key] = set()
         if self._session_id == NO_SESSION:
             asked = dict(self._wanted)
             self._told = dict(asked)
@@ -147,16 +174,19 @@ class FetchPlan:
             asked = {}
             for key in self._changed:
                 wanted = self._wanted.get(key)
-                if wanted is None:
+                if wanted is None or key in self._unapplied:
                     if self._told.pop(key, None) is not None:
                         forgotten.setdefault(key[0], []).append(key[1])
+                    if wanted is not None:
+                        to_join.add(key)
                 elif self._told.get(key) != wanted:
                     asked[key] = self._told[key] = wanted
-        self._changed.clear()
+        self._changed = to_join
+        self._unapplied.clear()
         limits = self._limits
         return FetchRequest(
             replica_state=FetchRequest.ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=int(limits.max_wait_seconds * 1000),
+            max_wait_ms=0 if to_join else int(limits.max_wait_seconds * 1000),
             min_bytes=limits.min_bytes,
             max_bytes=limits.response_bytes,
             isolation_level=READ_UNCOMMITTED,

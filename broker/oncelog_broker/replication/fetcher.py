@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -205,6 +206,8 @@ class BrokerFetcher:
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
         """Partitions whose log start offset has moved, but is not in the checkpoint on disk yet."""
+        self._durable_starts: deque[Key] = deque()
+        """Partitions whose durable start offset may have risen since the last request. Other threads append to it."""
         self._behind: dict[Key, Partition] = {}
         """Partitions that may lack committed records; the replication quota applies only to these partitions."""
         self._unsynced: dict[Key, Partition] = {}
@@ -218,6 +221,7 @@ class BrokerFetcher:
         """Start to fetch the partition in its present leader epoch."""
         key = partition.topic_id, partition.index
         self._partitions[key] = self._behind[key] = self._unsynced[key] = partition
+        partition.log.state.on_durable_start = partial(self._durable_starts.append, key)
         if partition.log.state.durable_start_offset < partition.log.log_start_offset:
             self._shortened.add(key)
         self._plan.ask_for(key, position_of(partition))
@@ -228,6 +232,7 @@ class BrokerFetcher:
         key = partition.topic_id, partition.index
         if self._partitions.get(key) is partition:
             del self._partitions[key]
+            partition.log.state.on_durable_start = None
             self._behind.pop(key, None)
             self._unsynced.pop(key, None)
             self._plan.leave_out(key)
@@ -244,7 +249,8 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Run the fetch loop until the task is cancelled."""
         while True:
-            await self._sync_records()
+            await self._report_durable_starts()
+            await self._sync_records()  # directly before the request, so that no partition is added in between
             now = self._clock.monotonic()
             self._hold_back_throttled(now)
             me = self._metadata.image.brokers.get(self._broker_id)
@@ -339,28 +345,41 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The order
-        matters because the leader completes a DeleteRecords request when all replicas have reported their log start;
-        after that, no replica may return the deleted records again, even after a crash.
+        """Write the log start offsets to disk that changed with the last response. The next request reports them to the
+        leader (`_report_durable_starts`).
         """
-        shortened, self._shortened = self._shortened, set()
-        if not shortened:
+        if not self._shortened:
             return
+        self._shortened.clear()
         try:
             await in_thread(self._note_log_starts)
         except OSError as error:  # a failed write is retried periodically; until then the leader's DeleteRecords waits
             if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
-        for key in shortened:
-            if key in self._plan:
-                self._plan.ask_for(key, position_of(self._partitions[key]))
+
+    async def _report_durable_starts(self) -> None:
+        """Let the next request report each log start offset that has reached the disk, by whatever write: that of
+        `_note_what_was_deleted`, the periodic checkpoint, or a sync of the directory.
+
+        A log start is reported only when it is on disk, because the leader completes a DeleteRecords request when all
+        replicas have reported their log start; after that, no replica may return the deleted records again, even after
+        a crash. It must be reported without news from the leader, because the leader lets a replica join the ISR only
+        if the replica has deleted the same records.
+        """
+        pauses = self._slices.pauses()
+        while self._durable_starts:
+            key = self._durable_starts.popleft()
+            partition = self._partitions.get(key)
+            if partition is not None:
+                self._plan.update_position(key, position_of(partition))
+            await pauses.here()
 
     def _take(self, asked: Asked) -> None:
         partition = self._partitions.get(asked.key)
         if partition is None:
             return
         if not is_still_at(partition, asked.position):
-            self._plan.ask_for(asked.key, position_of(partition))
+            self._plan.ask_again(asked.key, position_of(partition))
             return
         before = partition.log.log_start_offset
         try:

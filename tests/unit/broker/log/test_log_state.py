@@ -88,6 +88,17 @@ class TestDurableStart:
         state.log_start_offset = 30
         assert state.durable_start_offset == 12
 
+    def test_each_rise_is_told(self, state):
+        told = []
+        state.log_start_offset = 30
+        state.on_durable_start = lambda: told.append(state.durable_start_offset)
+        state.checkpointed_start = 15
+        state.checkpointed_start = 15  # the periodic checkpoint writes the same offset again
+        state.note_synced_names(25)
+        state.note_synced_names(25)
+        state.checkpointed_start = 12
+        assert told == [15, 25]
+
 
 def test_a_released_log_is_freed_at_once(tmp_path):
     """The parts of a log must not refer back to the log object, because Python never frees a reference cycle of objects
