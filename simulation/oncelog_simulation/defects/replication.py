@@ -242,7 +242,8 @@ DEFECTS: Final = (
         "follower-not-synced",
         "with group commit, a follower fetches before the records that it has are on its disk",
         "oncelog_broker.replication.fetcher",
-        "            await self._sync_records()\n            now",
+        "            await self._sync_records()  # directly before the request, so that no partition is added in between\n"
+        "            now",
         "            now",
         WRITES,
         40,

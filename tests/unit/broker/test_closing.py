@@ -16,6 +16,8 @@ from oncelog_broker.metadata.membership.registration import Membership
 class Logs:
     broker_epoch = -1
 
+    cut_at_start: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         self.done: list[tuple[str, bool]] = []
         """Records for each call its name, and whether the call ran on the event loop."""
@@ -26,7 +28,8 @@ class Logs:
     def checkpoint_high_watermarks(self, high_watermarks: dict[tuple[str, int], int]) -> None:
         self._note("high watermarks")
 
-    def close(self, *, broker_epoch: int) -> None:
+    def close(self, *, broker_epoch: int, is_clean: bool) -> None:
+        assert is_clean
         assert broker_epoch == self.broker_epoch, "it stands in the note of the clean shutdown"
         self._note("logs")
 
