@@ -94,6 +94,8 @@ public class Shares {
                     member.commitSync().values().forEach(error -> error.ifPresent(one_ -> { throw one_; }));
                 }
             }
+            one.poll(WAIT); // passes the marker behind the last record
+            two.poll(WAIT);
             ShareGroupDescription description = admin.describeShareGroups(List.of(group)).describedGroups().get(group).get();
             System.out.println(description.groupState() + " " + description.members().size());
         }
