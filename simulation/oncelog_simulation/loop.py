@@ -179,7 +179,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The process whose iteration runs; None between iterations."""
         self.set_task_factory(self._make_task)
         self.set_debug(False)
-        self.get_debug = bool  # type: ignore[method-assign, assignment]  # returns False; each new future calls this
+        self.get_debug = bool  # type: ignore[method-assign]  # returns False; each new future calls this
 
     # --- time
 
