@@ -165,7 +165,8 @@ class Committed:
         if world.store.zxid != self._truth.zxid:
             before = self._truth.states
             changed = set(self._truth.update(world))
-            wrong += (what for key in changed if key in before for what in self._wrong_joins(world, key, before[key]))
+            joins = ((key, before[key]) for key in sorted(changed) if key in before)
+            wrong += (what for key, old in joins for what in self._wrong_joins(world, key, old))
         if machine.broker is not None:
             changed |= self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
         return [*wrong, *self._look_at(world, changed)] if changed else wrong
