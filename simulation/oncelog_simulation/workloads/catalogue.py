@@ -28,6 +28,7 @@ from oncelog_simulation.workloads.sleepers import (
     StayingGroup,
 )
 from oncelog_simulation.workloads.sleeping_sharers import SleepingSharer
+from oncelog_simulation.workloads.sleeping_streams import SleepingStreams
 from oncelog_simulation.workloads.strangers import Stranger
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
@@ -84,6 +85,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "staying-group": StayingGroup,
     "aging-writer": AgingWriter,
     "sleeping-sharer": SleepingSharer,
+    "sleeping-streams": SleepingStreams,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -109,7 +111,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 """For some workloads, the other workloads without which they can do nothing."""
 SLEEPERS: Final = (
     *("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer"),
-    "sleeping-sharer",
+    *("sleeping-sharer", "sleeping-streams"),
 )
 """The workloads that only a plan of days has, because they check limits of hours and days."""
 LONG_LIVED: Final = (
