@@ -70,6 +70,16 @@ DEFECTS: Final = (
         60,
     ),
     Defect(
+        "resigned-leader-acknowledges",
+        "a leader that resigns acknowledges the records that wait for its followers",
+        "oncelog_broker.replication.purgatory",
+        "self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)",
+        "self._end_appends(ErrorCode.NONE)",
+        WRITES,
+        30,
+        ("kill", "isolation", "session ends", "partition", "late messages"),
+    ),
+    Defect(
         "read-beyond-high-watermark",
         "consumers read records that are not replicated yet",
         "oncelog_broker.server.records.fetch_reads",

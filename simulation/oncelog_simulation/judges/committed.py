@@ -166,7 +166,7 @@ class Committed:
         changed, wrong = dict[Key, str](), list[str]()
         if world.store.zxid != self._truth.zxid:
             before = self._truth.states
-            written = set(self._truth.update(world))
+            written = sorted(set(self._truth.update(world)))
             wrong += (what for key in written if key in before for what in self._wrong_joins(world, key, before[key]))
             changed = {key: self._truth.states[key].topic for key in written}
         if machine.broker is not None:

@@ -9,7 +9,7 @@ from tests.support.loop_turns import turns
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
-from oncelog_broker.controller.partition_decisions import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange, in_order
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
@@ -126,6 +126,16 @@ async def test_many_partitions_are_written_in_parts(cluster, term, topic, monkey
     writes = cluster.shared.writes
     await term.brokers_changed()
     assert cluster.shared.writes == writes + 2
+
+
+def test_changes_are_written_in_the_order_of_their_partitions_elections_first():
+    """The order of the partitions comes from sets, and must not depend on the hashes of topic names."""
+    state = PartitionState(1, 1, (1,), 1)
+    keys = [(topic, partition) for topic in ("b", "a") for partition in (1, 0)]
+    changes = [PartitionChange(PartitionKey(*key), state, 0, is_election=key[1] == 1) for key in keys]
+    expected = [("a", 1), ("b", 1), ("a", 0), ("b", 0)]
+    assert [change.key for change in in_order(changes)] == expected
+    assert [change.key for change in in_order(reversed(changes))] == expected
 
 
 def test_parts_are_small_enough_for_zookeeper(monkeypatch):
