@@ -96,8 +96,8 @@ BUDGETS: Final = {
     "offset commit": Calls(56, 44),
     "offset commit, in the usual way": Calls(134, 116),
     "offset commit of the consumer protocol": Calls(55, 44),
-    "transaction of 1 partition": Calls(235, 211),
-    "transaction of 10 partitions": Calls(847, 964),
+    "transaction of 1 partition": Calls(233, 208),
+    "transaction of 10 partitions": Calls(824, 927),
 }
 """Number of calls for one request, or for one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython
 3.11.

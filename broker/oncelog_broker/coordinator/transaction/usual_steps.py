@@ -36,12 +36,12 @@ def added(
     return None
 
 
-def has_open(before: Before, producer_id: int, producer_epoch: int, where: TopicPartition) -> bool:
-    """Whether the owner's open transaction has the partition `where`."""
+def has_open(before: Before, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]) -> bool:
+    """Whether the owner's open transaction has all these partitions."""
     return (
         before is not None
         and before.state is TransactionState.ONGOING
-        and where in before.partitions
+        and partitions <= before.partitions
         and before.is_of(producer_id, producer_epoch)
     )
 

@@ -66,11 +66,11 @@ class UsualTransactions:
         return known is not None and known.is_of(producer_id, producer_epoch)
 
     def has_open(
-        self, producer_id: int, producer_epoch: int, where: TopicPartition, last_coordinator_epoch: int
+        self, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition], last_coordinator_epoch: int
     ) -> bool:
-        """Whether a batch of transactions V1 may be appended to the partition `where`, because the transaction is open
-        and has the partition, and all records about it are committed. `last_coordinator_epoch`: the epoch of the last
-        coordinator that ended a transaction of this producer in that partition.
+        """Whether batches of transactions V1 may be appended to these partitions, because the transaction is open and
+        has the partitions, and all records about it are committed. `last_coordinator_epoch`: the highest epoch of a
+        coordinator that ended a transaction of this producer in these partitions.
         """
         if not self._coordinator.verifies:
             return True
@@ -80,27 +80,25 @@ class UsualTransactions:
             and shard.is_committed
             and last_coordinator_epoch <= shard.partition.leader_epoch
             and usual_steps.has_open(
-                shard.machine.transactions.get(self.transactional_id), producer_id, producer_epoch, where
+                shard.machine.transactions.get(self.transactional_id), producer_id, producer_epoch, partitions
             )
         )
 
     def register(
-        self, producer_id: int, producer_epoch: int, where: TopicPartition, last_coordinator_epoch: int
+        self, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition], last_coordinator_epoch: int
     ) -> ErrorCode | None:
-        """Add the partition `where` to the transaction of a producer with transactions V2, which sends a batch for it.
-        Returns NONE if the batch may be appended now, or the error code; None, also if records of the coordinator must
-        wait for other replicas or for the disk.
+        """Add partitions to the transaction of a producer with transactions V2, which sends batches for them. Returns
+        NONE if the batches may be appended now, or the error code; None, also if records of the coordinator must wait
+        for other replicas or for the disk.
         """
         shard = self._shard()
         if shard is None or not shard.commits_at_once or last_coordinator_epoch > shard.partition.leader_epoch:
             return None
         machine = shard.machine
         before = machine.transactions.get(self.transactional_id)
-        added = usual_steps.added(
-            before, producer_id, producer_epoch, frozenset((where,)), TRANSACTIONS_V2, machine.now_ms
-        )
+        added = usual_steps.added(before, producer_id, producer_epoch, partitions, TRANSACTIONS_V2, machine.now_ms)
         if added is None or before is None:
-            return ErrorCode.NONE if usual_steps.has_open(before, producer_id, producer_epoch, where) else None
+            return ErrorCode.NONE if usual_steps.has_open(before, producer_id, producer_epoch, partitions) else None
         code = self._coordinator.log_added(shard, before, added)
         assert isinstance(code, ErrorCode), "a record that commits at once needs no wait"
         return code

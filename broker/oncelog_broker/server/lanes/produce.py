@@ -185,7 +185,7 @@ class ProduceLane:
             if code is not ErrorCode.NONE:
                 route.requests += 1
                 producer = ProducerIdAndEpoch(producer_id, epoch)
-                refused = refused_by_coordinator(producer, [known.where], code, registers=True)
+                refused = refused_by_coordinator(producer, list(known.where), code, registers=True)
                 self._refuse(connection, frame, correlation_id, known, limits, refused)
                 return True
         route.requests += 1

@@ -66,7 +66,7 @@ class Destination:
         """
         self.partition = partition
         self.transactions = transactions
-        self.where = TopicPartition(partition.topic, partition.index)
+        self.where = frozenset({TopicPartition(partition.topic, partition.index)})
         self.client_id = client_id
         topic = request.topic_data[0]
         destination = TopicData(

@@ -116,7 +116,7 @@ def test_verified_partitions(before: TransactionMetadata, epoch: int, where: Top
     machine, verdict = machine_in(before), None
     with suppress(KafkaError):
         verdict = machine.verify(NAME, ProducerIdAndEpoch(7, epoch), [where])[where]
-    is_open = usual_steps.has_open(before, 7, epoch, where)
+    is_open = usual_steps.has_open(before, 7, epoch, frozenset({where}))
     assert is_open == (verdict is ErrorCode.NONE and before.state is TransactionState.ONGOING)
 
 
@@ -124,4 +124,4 @@ def test_an_unknown_transactional_id_has_no_usual_step() -> None:
     assert usual_steps.added(None, 7, 3, frozenset({P0}), TRANSACTIONS_V1, lambda: NOW_MS) is None
     assert usual_steps.decided(None, 7, 3, True, TRANSACTIONS_V1, lambda: NOW_MS) is None
     assert usual_steps.completed(None, ProducerIdAndEpoch(7, 3), lambda: NOW_MS) is None
-    assert not usual_steps.has_open(None, 7, 3, P0)
+    assert not usual_steps.has_open(None, 7, 3, frozenset({P0}))
