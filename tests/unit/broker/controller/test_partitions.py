@@ -513,7 +513,7 @@ async def test_a_former_incarnation_cannot_stop_its_successor(cluster, term, top
 
 
 async def test_a_refused_shutdown_decides_the_partitions_of_brokers_that_have_just_registered(cluster, term, topic):
-    """A late request of the process before a restart makes the controller read the registrations. Until this was mended,
+    """A late request of the process before a restart makes the controller read the registrations. Until it decided then,
     the partitions that the restarted broker had led had no leader for good.
     """
     former = cluster_epoch(term, 2)
