@@ -513,8 +513,8 @@ async def test_a_former_incarnation_cannot_stop_its_successor(cluster, term, top
 
 
 async def test_a_refused_shutdown_decides_the_partitions_of_brokers_that_have_just_registered(cluster, term, topic):
-    """A late request of the process before a restart makes the controller read the registrations. Until it decided then,
-    the partitions that the restarted broker had led had no leader for good.
+    """A late request of the process before a restart makes the controller read the registrations. The partitions that
+    the restarted broker had led would otherwise have no leader for good.
     """
     former = cluster_epoch(term, 2)
     cluster.stop(2)
