@@ -226,7 +226,12 @@ class PartitionController(Reconciler):
         changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
         if self._must_read_all:
             await self._settle(())
-        note_shutdown(self.view, broker, broker_epoch)
+        try:
+            note_shutdown(self.view, broker, broker_epoch)
+        except KafkaError:
+            # The view already has the new registrations, so no later event would decide these partitions.
+            await self._settle(self.view.keys_on(changed))
+            raise
         await self._settle(self.view.keys_on({broker, *changed}))
         return sorted(key for key in self.view.keys_on({broker}) if is_left_to(self.view, broker, key))
 

@@ -183,4 +183,14 @@ DEFECTS: Final = (
         40,
         ("kill of all", "kill"),
     ),
+    Defect(
+        "aborts-loaded-as-commits",
+        "a new coordinator counts the offsets of aborted transactions when it loads its log",
+        "oncelog_broker.coordinator.loading",
+        "machine.replay_end_transaction(entry.producer_id, entry.committed)",
+        "machine.replay_end_transaction(entry.producer_id, True)",
+        LEDGERS,
+        30,
+        ("kill", "session ends", "isolation"),
+    ),
 )

@@ -278,4 +278,14 @@ DEFECTS: Final = (
             "leadership flaps",
         ),
     ),
+    Defect(
+        "epoch-start-not-raised",
+        "a leader reports its high watermark although the start of its leader epoch is above it (KIP-207)",
+        "oncelog_broker.replication.partition",
+        "            self.epoch_start_offset = self.log.log_end_offset\n",
+        "            pass\n",
+        MOVES,
+        40,
+        ("kill", "isolation", "session ends", "partition", "late messages"),
+    ),
 )

@@ -200,4 +200,14 @@ DEFECTS: Final = (
             "slow links",
         ),
     ),
+    Defect(
+        "timed-out-keeps-epoch",
+        "a transaction that has timed out is aborted without fencing its producer",
+        "oncelog_broker.coordinator.transaction.machine",
+        "            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.client.epoch)\n",
+        "            after = open_\n",
+        ("zombie-1", "zombie-2", "reader-committed"),
+        20,
+        ("kill a client",),
+    ),
 )

@@ -512,6 +512,19 @@ async def test_a_former_incarnation_cannot_stop_its_successor(cluster, term, top
     assert term.view.staying == term.view.live
 
 
+async def test_a_refused_shutdown_decides_the_partitions_of_brokers_that_have_just_registered(cluster, term, topic):
+    """A late request of the process before a restart makes the controller read the registrations. The partitions that
+    the restarted broker had led would otherwise have no leader for good.
+    """
+    former = cluster_epoch(term, 2)
+    cluster.stop(2)
+    await cluster.start(2)
+    with pytest.raises(KafkaError, match="not registered with epoch"):
+        await term.shut_down(2, former)
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1, 3)), 1: (3, 1, (2, 3, 1)), 2: (3, 0, (3, 1))}
+
+
 async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term, topic):
     await term.shut_down(2, term.view.brokers[2].epoch)
     cluster.stop(2)
