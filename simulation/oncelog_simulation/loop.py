@@ -49,6 +49,10 @@ _WAKE: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancell
 """The callback at the end of `asyncio.sleep`: it completes a future and runs no other code."""
 
 
+_NEW_TASKS: Final = count(1)
+"""Numbers of tasks that the loop has not numbered yet."""
+
+
 class NothingLeft(RuntimeError):
     """Raised if the run has not ended, but no event is left that could continue it."""
 
@@ -67,8 +71,16 @@ class _Future(asyncio.Future[Any]):
 class Task(asyncio.Task[Any]):
     """A task that hashes by its number, and knows its process."""
 
-    number = 0
+    number: int
     process: Process
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Task:  # noqa: ARG004 - __init__ takes them
+        """Give the task a hash of its own before `__init__` adds it to asyncio's set of all tasks. With equal hashes,
+        each new task would be compared with all others in this set.
+        """
+        task = super().__new__(cls)
+        task.number = -next(_NEW_TASKS)
+        return task
 
     def __hash__(self) -> int:
         return self.number
