@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.served import TOPIC
 from tests.support.transaction_lanes import BEGUN, NEW, OLD, USUAL, World, transaction
 
 from oncelog.fail_points.point import VARIABLE
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.server.lanes import add_partitions_to_txn, end_txn
 from oncelog_broker.server.lanes.add_partitions_to_txn import AddPartitionsToTxnLane
 from oncelog_broker.server.lanes.end_txn import EndTxnLane
 from oncelog_broker.server.lanes.produce import ProduceLane
 from oncelog_broker.server.net.lane import VARIABLE as LANES
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.quotas import QuotaKey
 
 ALL = {"AddPartitionsToTxnLane": 1, "ProduceLane": 2, "EndTxnLane": 2}
@@ -137,6 +140,27 @@ async def test_a_lane_remembers_a_limited_number_of_requests(
     assert (served["AddPartitionsToTxnLane"], served["EndTxnLane"]) == (0, 0)
     await perform(world, transaction(OLD))
     assert (served["AddPartitionsToTxnLane"], served["EndTxnLane"]) == (1, 1)
+
+
+async def test_a_batch_takes_no_lane_while_an_earlier_batch_must_be_sent_again(
+    world: World, served: Counter[str]
+) -> None:
+    """KAFKA-14561: the handler then checks the sequence."""
+    sender = world.senders[OLD]
+    producer = ProducerIdAndEpoch(sender.producer_id, sender.epoch)
+    world.transactions.refused_sequences.note(TopicPartition(TOPIC, 1), producer, 0)
+    served.clear()
+    await perform(world, transaction(OLD))
+    assert served["ProduceLane"] == 0
+
+
+async def test_the_lane_of_ends_notes_the_client_of_a_transactional_id(world: World, served: Counter[str]) -> None:
+    before = world.transactions.last_clients.of(NEW)
+    world.transactions.last_clients._clients.clear()
+    served.clear()
+    await perform(world, transaction(NEW))
+    assert served["EndTxnLane"] == 1
+    assert world.transactions.last_clients.of(NEW) == before
 
 
 async def test_a_lane_forgets_the_requests_of_earlier_epochs(
