@@ -21,7 +21,7 @@ from oncelog_broker.log.directories.closed_logs import CLOSED_LOGS_FILE
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.disk import RealDisk, RealFile
 from oncelog_broker.runtime.steps import run_steps
 
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -182,6 +182,11 @@ def regrow(log: PartitionLog) -> None:
     append(log, b"more", epoch=5)
 
 
+def replace_all(log: PartitionLog) -> None:
+    log.trimmer.truncate_fully_and_start_at(RECORDS)
+    append(log, b"new")
+
+
 def roll(log: PartitionLog) -> None:
     append(log, b"new")
     log.trimmer.roll()
@@ -196,7 +201,7 @@ CHANGES: dict[str, Callable[[PartitionLog], object]] = {
     "a roll": roll,
     "an end of a transaction": end_transaction,
     "records below the end were replaced": regrow,
-    "all records were replaced": lambda log: (log.trimmer.truncate_fully_and_start_at(RECORDS), append(log, b"new")),
+    "all records were replaced": replace_all,
     "much growth": lambda log: append(log, bytes(1500)),
 }
 
@@ -347,10 +352,17 @@ def test_no_index_and_no_snapshot_is_read(
     killed_after(start, lambda log: append(log, b"new"))
     opened: list[str] = []
     real_open, real_read = RealDisk.open, RealDisk.read_file
-    monkeypatch.setattr(
-        RealDisk, "open", lambda disk, path, **options: (opened.append(path), real_open(disk, path, **options))[1]
-    )
-    monkeypatch.setattr(RealDisk, "read_file", lambda disk, path: (opened.append(path), real_read(disk, path))[1])
+
+    def noted_open(disk: RealDisk, path: str, *, create: bool = False) -> RealFile:
+        opened.append(path)
+        return real_open(disk, path, create=create)
+
+    def noted_read(disk: RealDisk, path: str) -> bytes:
+        opened.append(path)
+        return real_read(disk, path)
+
+    monkeypatch.setattr(RealDisk, "open", noted_open)
+    monkeypatch.setattr(RealDisk, "read_file", noted_read)
     start()
     names = [Path(path).name for path in opened if Path(path).parent.name == "orders-0"]
     assert len(names) == 2
