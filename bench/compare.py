@@ -201,7 +201,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--before", required=True, help="the `oncelog` command of the build to compare with")
     arguments.add_argument("--after", default=None, help="by default the one of this environment")
-    arguments.add_argument("--only", choices=list(LOADS))
+    arguments.add_argument("--only", choices=list(LOADS), nargs="+", help="measure only these loads")
     arguments.add_argument("--turns", type=int, default=TURNS)
     arguments.add_argument("--keep", action="store_true", help="keep the figures as the part `compared`")
     options = arguments.parse_args()
@@ -209,7 +209,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         builds = [opened(stack, options.before), opened(stack, options.after)]
         for name, load in LOADS.items():
-            if options.only not in (None, name):
+            if options.only is not None and name not in options.only:
                 continue
             for turn in range(options.turns + 1):
                 for build in builds if turn % 2 else reversed(builds):
