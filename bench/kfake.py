@@ -24,7 +24,7 @@ from transaction_clients import Produced
 
 HERE: Final = Path(__file__).parent
 OURS, FAKE = "oncelog", "kfake"
-COUNT: Final = 200
+COUNT: Final = 100
 RUNS: Final = 3
 TURNS: Final = 4
 RECORD_BYTES: Final = 100

@@ -42,6 +42,7 @@ import library_clients as libraries  # noqa: E402
 import producer_ids  # noqa: E402
 import producers as many  # noqa: E402
 import recovery  # noqa: E402
+import resident  # noqa: E402
 import sizing  # noqa: E402
 import spark  # noqa: E402
 import spark_latency  # noqa: E402
@@ -258,6 +259,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "tls": lambda table, scale: tls_cost.measure(table.add, scale),
     "consumer-groups": consumer_groups,
     "sizing": lambda table, scale: sizing.measure(table.add, scale),
+    "resident": lambda table, scale: resident.measure(table.add, scale),
     "workers": lambda table, scale: workers.measure(table.add, scale),
     "workers-kill": lambda table, scale: workers_kill.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),

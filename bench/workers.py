@@ -1,5 +1,5 @@
-"""Measures what several workers cost in comparison with a single broker: CPU for a record, idle CPU, memory, and the
-time until a killed worker is back.
+"""Measures what several workers cost and serve in comparison with a single broker: CPU for a record, rate, idle CPU and
+memory. `workers_kill.py` kills workers.
 
 The workers and the single broker run at the same time, and get the same load in turns A B B A. The load uses many
 connections, to the leaders of partitions of all workers: each connection has one record of 100 B in flight, or
@@ -38,7 +38,6 @@ PIPELINED: Final = 16
 TURNS: Final = 12
 """Three runs of A B B A for each of two subjects, which is two turns of each."""
 IDLE_SECONDS: Final = 10.0
-KILLS: Final = 5
 
 
 class Load(NamedTuple):
@@ -118,7 +117,6 @@ def measure(add: Add, scale: int) -> None:
         for subject, before in zip(subjects, idle, strict=True):
             used = (subject.cpu_seconds() - before) / (IDLE_SECONDS / scale)
             add(f"idle CPU, {subject.name}", used * 1000, "CPU ms/s")
-        add("kill -9 of a worker to its next acknowledged record", back_after(workers), "s", at_most=1.0)
 
 
 def under_load(add: Add, subjects: tuple[Subject, Subject], count: int, rounds: int, in_flight: int) -> None:
@@ -145,26 +143,6 @@ def under_load(add: Add, subjects: tuple[Subject, Subject], count: int, rounds: 
     add(f"{what}: {WORKERS} workers on as many cores to one on one", statistics.median(served), "ratio", at_least=1.5)
     for client, _ in itertools.chain(*connections):
         client.close()
-
-
-def back_after(workers: WorkerProcesses) -> float:
-    """Return the median of the seconds from kill -9 of a worker until a record is acknowledged in one of its
-    partitions.
-    """
-    taken = []
-    for _ in range(KILLS):
-        client = RawClient(workers.port)
-        ports = leader_ports(client)
-        client.close()
-        partition, port = next((each, port) for each, port in ports.items() if port == workers.port + WORKERS)
-        started = time.perf_counter()
-        workers.kill_worker(WORKERS)
-        while not is_acknowledged(port, partition):
-            time.sleep(0.005)
-        taken.append(time.perf_counter() - started)
-        # Wait, because a worker that has died several times in quick succession is restarted with a delay.
-        time.sleep(11)
-    return statistics.median(taken)
 
 
 def is_acknowledged(port: int, partition: int) -> bool:
