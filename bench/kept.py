@@ -80,6 +80,9 @@ PAGE: Final[Mapping[str, list[Line]]] = {
     "The broker alone": [
         Line("start to the first acknowledged record", "start to first acknowledged record (median)"),
         Line("resident memory then", "resident memory then (median)"),
+        Line("resident memory after rounds of all loads", "resident memory after all loads, round 6"),
+        Line("of it, without pages of files", "resident memory after all loads without pages of files, round 6"),
+        Line("CPU without requests, 650 connections open", "CPU without requests, 650 connections open"),
         Line("longest stall while a million records are compacted", "longest stall of the event loop meanwhile"),
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
@@ -266,14 +269,13 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         Line("one fsync of the disk under test", "one fsync of the disk under test: p50"),
     ],
     "The client beside others (our broker, one core for each client, in turns)": [
-        Line(f"{what}, {measured}", f"{row}: oncelog", other, f"{row}: {other}")
+        Line(f"{what}, rate", f"{load}: oncelog", other, f"{load}: {other}")
         for what, load in (
             ("idempotent producer, 1 KB records", "produce idempotently, records of 1 KB"),
             ("transactions of one record, one after another", "transactions of one record of 1 KB, one after another"),
             ("consumer, 1 KB records", "consume records of 1 KB"),
         )
         for other in ("aiokafka", "confluent-kafka", "Java 4.3.1")
-        for measured, row in (("rate", load), ("CPU of the client", f"{load}, client"))
     ],
     "The broker beside kfake, the fake broker of franz-go (librdkafka, transactions of one record, in turns)": [
         Line(what, f"{row}: oncelog", "kfake", f"{row}: kfake")
