@@ -1,8 +1,8 @@
 """Measures a broker with 1,000 and 9,900 connections, beside Apache Kafka: `python bench/run.py --only connections`.
 
-All connections come from one process. Each asks once when it is opened (ApiVersions), rests for IDLE_SECONDS, and then
-sends records of 100 B. Then CHURNED connections are opened, ask and are closed, all at once or FEW_AT_ONCE at a time,
-in CHURNS rounds. An honest client measures its waits meanwhile (`waits.py`). A new connection waits for all connections
+All connections come from one process. Each asks once when it is opened (ApiVersions), rests for IDLE_SECONDS, and
+then sends records of 100 B. Then CHURNED connections are opened, ask and are closed, all of them together or FEW_AT_ONCE
+at a time, in CHURNS rounds. An honest client measures its waits meanwhile (`waits.py`). A new connection waits for those
 that were opened before it, so its waits have rows of their own. A JVM is warmed up with CHURNED connections and their
 records before anything is measured.
 """
@@ -31,8 +31,9 @@ COUNTS: Final = (1_000, 9_900)
 """A broker keeps half of its open files for its logs, so 20,000 allow nearly 10,000 connections."""
 CHURNED: Final = 5_000
 CHURNS: Final = 3
-FEW_AT_ONCE: Final = 50
-WARM_CHURNS: Final = 4
+FEW_AT_ONCE: Final = 40
+"""Connections that wait to be accepted at the same time; Kafka's listener has room for 50."""
+WARM_CHURNS: Final = 3
 WARM_RECORDS: Final = 20
 AT_ONCE: Final = 500
 """Connections that have a record in flight at the same time."""
@@ -84,7 +85,7 @@ def _measure(add: Add, subject: Subject, watch: Watch, name: str, scale: int) ->
         resident = cost.resident_megabytes(subject.pid)
     churned = CHURNED // scale
     churns = {
-        f"{churned:,} connections open, ask and close, all at once": churned,
+        f"{churned:,} connections open and ask, then close together": churned,
         f"{churned:,} connections open, ask and close, {FEW_AT_ONCE} at a time": FEW_AT_ONCE,
     }
     for churn, at_once in churns.items():
@@ -152,13 +153,15 @@ def _churn(subject: Subject, count: int, at_once: int) -> Callable[[], tuple[int
 
 
 def opened(subject: Subject, count: int) -> list[RawClient]:
-    """Open `count` connections, and then ask for ApiVersions on each."""
-    clients = [RawClient(subject.port) for _ in range(count)]
-    for first in range(0, count, AT_ONCE):
-        for client in clients[first : first + AT_ONCE]:
+    """Open `count` connections, FEW_AT_ONCE at a time, and ask for ApiVersions on each."""
+    clients: list[RawClient] = []
+    for first in range(0, count, FEW_AT_ONCE):
+        few = [RawClient(subject.port) for _ in range(min(FEW_AT_ONCE, count - first))]
+        for client in few:
             client.socket.sendall(ASK)
-        for client in clients[first : first + AT_ONCE]:
+        for client in few:
             client.read_frame()
+        clients += few
     return clients
 
 

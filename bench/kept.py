@@ -156,7 +156,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
                 ),
                 (
                     "longest wait of an honest client while 5,000 connections open, ask and close",
-                    "5,000 connections open, ask and close, 50 at a time: longest wait of an honest client",
+                    "5,000 connections open, ask and close, 40 at a time: longest wait of an honest client",
                 ),
                 (
                     "100,000 producer ids: longest wait of an honest client while snapshots are written",
