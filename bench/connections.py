@@ -1,8 +1,8 @@
 """Measures a broker with 1,000 and 9,900 connections, beside Apache Kafka: `python bench/run.py --only connections`.
 
-All connections come from one process. Each asks once when it is opened (ApiVersions), rests for IDLE_SECONDS, and
-then sends records of 100 B. Then CHURNED connections are opened, ask and are closed, all of them together or FEW_AT_ONCE
-at a time, in CHURNS rounds. An honest client measures its waits meanwhile (`waits.py`). A new connection waits for those
+All connections come from one process. Each asks once when it is opened (ApiVersions), rests for IDLE_SECONDS, and then
+sends records of 100 B. Then CHURNED connections are opened, ask and are closed, all of them together or FEW_AT_ONCE at
+a time, in CHURNS rounds. An honest client measures its waits meanwhile (`waits.py`). A new connection waits for those
 that were opened before it, so its waits have rows of their own. A JVM is warmed up with CHURNED connections and their
 records before anything is measured.
 """

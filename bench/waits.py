@@ -1,7 +1,7 @@
 """Measures how long an honest client waits for a broker that another client loads (`honest_prober.py` of the tests).
 
-The broker gets one core, the load and the honest client share the other. Beside other work, run such a part with
-`nice -n -19` and not with real-time priority: the kernel's thread that delivers packets would get no processor.
+The broker gets one core, the load and the honest client share the other. Beside other work, run such a part with `nice
+-n -19` and not with real-time priority: the kernel's thread that delivers packets would get no processor.
 """
 
 from __future__ import annotations
