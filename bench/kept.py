@@ -36,6 +36,7 @@ class Line(NamedTuple):
 
 
 KAFKA: Final = "Apache Kafka 4.3.1"
+KILL: Final = "kill -9 of a worker beside 8 transactional producers"
 PAGE: Final[Mapping[str, list[Line]]] = {
     "The broker beside Apache Kafka, warmed up (the same raw load in turns; `apache.svg` shows the spread)": [
         Line(row, f"{row}: oncelog", KAFKA, f"{row}: {KAFKA}")
@@ -79,6 +80,9 @@ PAGE: Final[Mapping[str, list[Line]]] = {
     "The broker alone": [
         Line("start to the first acknowledged record", "start to first acknowledged record (median)"),
         Line("resident memory then", "resident memory then (median)"),
+        Line("resident memory after rounds of all loads", "resident memory after all loads, round 6"),
+        Line("of it, without pages of files", "resident memory after all loads without pages of files, round 6"),
+        Line("CPU without requests, 650 connections open", "CPU without requests, 650 connections open"),
         Line("longest stall while a million records are compacted", "longest stall of the event loop meanwhile"),
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
@@ -104,19 +108,73 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             ("idle CPU", "idle CPU"),
         )
     ],
-    "Several workers": [
+    "Two workers beside one broker (in turns; the client is on the same two cores)": [
         *(
             Line(what, f"{row}: 2 workers", "a broker alone", f"{row}: a broker alone")
+            for count in (50, 500)
             for what, row in (
-                ("one record, 50 connections, CPU", "50 connections, 1 record of 100 B each"),
-                ("one record, 500 connections, CPU", "500 connections, 1 record of 100 B each"),
+                (f"one record, {count} connections, CPU", f"{count} connections, 1 record of 100 B each"),
+                (
+                    f"one record, {count} connections, rate",
+                    f"{count} connections, 1 record of 100 B each, by the clock",
+                ),
+                (
+                    f"16 records in flight, {count} connections, rate",
+                    f"{count} connections, 16 records of 100 B each, by the clock",
+                ),
             )
+        ),
+        *(
+            Line(
+                f"two workers with two cores to one with one, {count} connections (ratio)",
+                f"{count} connections, 1 record of 100 B each: 2 workers on as many cores to one on one",
+            )
+            for count in (50, 500)
         ),
         *(
             Line(what, f"{row}, 2 workers", "a broker alone", f"{row}, a broker alone")
             for what, row in (("memory of all processes", "memory after that"), ("idle CPU", "idle CPU"))
         ),
-        Line("kill -9 of a worker to the next record", "kill -9 of a worker to its next acknowledged record"),
+        *(
+            Line(f"kill -9 of a worker beside transactions: {what}", f"{KILL}{row}")
+            for what, row in (
+                ("to its next record", ", to its next acknowledged record"),
+                ("records lost", ": records lost"),
+                ("records twice", ": records twice"),
+            )
+        ),
+    ],
+    "Many connections and producers, and much log, beside Apache Kafka, warmed up": [
+        *(
+            Line(what, f"{row}: oncelog", KAFKA, f"{row}: {KAFKA}")
+            for what, row in (
+                ("9,900 connections opened, one request each: CPU", "9,900 connections opened"),
+                ("9,900 connections, one record from each: CPU", "9,900 connections, one record of 100 B from each"),
+                (
+                    "9,900 idle connections: CPU",
+                    "9,900 idle connections beside one that asks 200 times a second",
+                ),
+                (
+                    "longest wait of an honest client while 5,000 connections open, ask and close",
+                    "5,000 connections open, ask and close, 40 at a time: longest wait of an honest client",
+                ),
+                (
+                    "100,000 producer ids: longest wait of an honest client while snapshots are written",
+                    "100,000 producer ids in 1 partition, snapshots written: longest wait of an honest client",
+                ),
+                (
+                    "100,000 producer ids: start after kill -9",
+                    "100,000 producer ids in 1 partition: start after kill -9",
+                ),
+                ("10 GB of log: start after kill -9", "10 GB of log: start after kill -9"),
+                (
+                    "10 GB of log: start after kill -9 that checks all of it",
+                    "10 GB of log: start after kill -9 that checks all of it, in the page cache",
+                ),
+            )
+        ),
+        Line("a connection: memory", "9,900 connections: memory of each, after records: oncelog"),
+        Line("100,000 producer ids: memory", "100,000 producer ids in 1 partition: memory: oncelog"),
     ],
     "Three brokers and ZooKeeper on one machine, three replicas (seconds by the wall)": [
         Line(
@@ -210,15 +268,21 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         ),
         Line("one fsync of the disk under test", "one fsync of the disk under test: p50"),
     ],
-    "The client beside others (records of 100 B, our broker)": [
-        Line(
-            f"{kind} producer, {other}",
-            f"produce, 100 B, {kind}: oncelog",
-            other,
-            f"produce, 100 B, {kind}: {other}",
+    "The client beside others (our broker, one core for each client, in turns)": [
+        Line(f"{what}, rate", f"{load}: oncelog", other, f"{load}: {other}")
+        for what, load in (
+            ("idempotent producer, 1 KB records", "produce idempotently, records of 1 KB"),
+            ("transactions of one record, one after another", "transactions of one record of 1 KB, one after another"),
+            ("consumer, 1 KB records", "consume records of 1 KB"),
         )
-        for kind in ("plain", "transactional")
-        for other in ("aiokafka", "confluent-kafka")
+        for other in ("aiokafka", "confluent-kafka", "Java 4.3.1")
+    ],
+    "The broker beside kfake, the fake broker of franz-go (librdkafka, transactions of one record, in turns)": [
+        Line(what, f"{row}: oncelog", "kfake", f"{row}: kfake")
+        for what, row in (
+            ("one transaction after another", "librdkafka, transaction of one record"),
+            ("CPU of the broker", "librdkafka, transaction of one record, broker"),
+        )
     ],
 }
 

@@ -33,10 +33,16 @@ import apache_cluster  # noqa: E402
 import authorizer  # noqa: E402
 import broker_cost as cost  # noqa: E402
 import cleaner_cost as cleaner  # noqa: E402
+import clients  # noqa: E402
 import cluster  # noqa: E402
+import connections  # noqa: E402
 import kept  # noqa: E402
+import kfake  # noqa: E402
 import library_clients as libraries  # noqa: E402
+import producer_ids  # noqa: E402
 import producers as many  # noqa: E402
+import recovery  # noqa: E402
+import resident  # noqa: E402
 import sizing  # noqa: E402
 import spark  # noqa: E402
 import spark_latency  # noqa: E402
@@ -45,6 +51,7 @@ import spark_source  # noqa: E402
 import tls_cost  # noqa: E402
 import transactions  # noqa: E402
 import workers  # noqa: E402
+import workers_kill  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from consumer_groups import consumer_groups_cost, longest_turn_ms  # noqa: E402
 from groups import groups_cost  # noqa: E402
@@ -252,7 +259,9 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "tls": lambda table, scale: tls_cost.measure(table.add, scale),
     "consumer-groups": consumer_groups,
     "sizing": lambda table, scale: sizing.measure(table.add, scale),
+    "resident": lambda table, scale: resident.measure(table.add, scale),
     "workers": lambda table, scale: workers.measure(table.add, scale),
+    "workers-kill": lambda table, scale: workers_kill.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),
     "latency": lambda table, scale: spark_latency.measure(table.add, scale),
@@ -271,8 +280,13 @@ TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]
 BESIDE_KAFKA: Final[dict[str, Callable[[Add, int], None]]] = {
     "apache": apache.compare,
     "apache-cluster": apache_cluster.compare,
+    "connections": connections.measure,
+    "clients": clients.measure,
+    "kfake": kfake.measure,
+    "producer-ids": producer_ids.measure,
+    "recovery": recovery.measure,
 }
-"""Parts that run only when they are named, since Apache Kafka must be downloaded and warmed up."""
+"""Parts that run only when they are named, since other software must be downloaded, and Apache Kafka be warmed up."""
 
 
 if __name__ == "__main__":

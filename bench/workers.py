@@ -1,10 +1,13 @@
-"""Measures what several workers cost in comparison with a single broker: CPU for a record, idle CPU, memory, and the
-time until a killed worker is back.
+"""Measures what several workers cost and serve in comparison with a single broker: CPU for a record, rate, idle CPU and
+memory. `workers_kill.py` kills workers.
 
-The workers and the single broker run at the same time, and get the same load in turns. The load uses many connections,
-to the leaders of partitions of all workers: each connection has one record of 100 B in flight. The CPU time includes
-all processes of a side, also the supervisor. The rate in wall-clock time depends on the machine, because the client
-that makes the load also needs CPU: on two cores it takes a part of one core.
+The workers and the single broker run at the same time, and get the same load in turns A B B A. The load uses many
+connections, to the leaders of partitions of all workers: each connection has one record of 100 B in flight, or
+PIPELINED of them, which cost the client little. The CPU time includes all processes of a side, also the supervisor.
+
+On two cores the client takes a part of what a second worker would use, so there are two ratios. The first is that of
+the rates by the clock. The second is what two workers can serve with two cores for themselves, to what one can serve
+with one: twice the ratio of the CPU for a request. The rates by the clock approach it as the client's CPU falls.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import broker_cost as cost
 import psutil
@@ -31,9 +34,20 @@ TOPIC: Final = "workers"
 WORKERS: Final = 2
 PARTITIONS: Final = 4
 CONNECTIONS: Final = (50, 500)
-TURNS: Final = 6
+PIPELINED: Final = 16
+TURNS: Final = 12
+"""Three runs of A B B A for each of two subjects, which is two turns of each."""
 IDLE_SECONDS: Final = 10.0
-KILLS: Final = 5
+
+
+class Load(NamedTuple):
+    """What one turn took: the broker's CPU microseconds per request, the requests per second of wall-clock time, and
+    the client's CPU microseconds per request.
+    """
+
+    cpu: float
+    rate: float
+    client: float
 
 
 class Subject:
@@ -68,21 +82,22 @@ class Subject:
         partitions = itertools.islice(itertools.cycle(range(PARTITIONS)), count)
         return [(RawClient(self._ports[each]), produce_request(each)) for each in partitions]
 
-    def load(self, connections: list[tuple[RawClient, bytes]], rounds: int) -> tuple[float, float]:
-        """Send one record on each connection, wait for all responses, and repeat this `rounds` times. Returns the CPU
-        microseconds per request, and the requests per second of wall-clock time.
-        """
+    def load(self, connections: list[tuple[RawClient, bytes]], rounds: int, in_flight: int) -> Load:
+        """Send `in_flight` records on each connection, wait for all responses, and repeat this `rounds` times."""
         frame = b""
-        cpu, started = self.cpu_seconds(), time.perf_counter()
+        bursts = [(client, request * in_flight) for client, request in connections]
+        cpu, own, started = self.cpu_seconds(), time.process_time(), time.perf_counter()
         for _ in range(rounds):
-            for client, request in connections:
-                client.socket.sendall(request)
-            for client, _ in connections:
-                frame = client.read_frame()
+            for client, burst in bursts:
+                client.socket.sendall(burst)
+            for client, _ in bursts:
+                for _ in range(in_flight):
+                    frame = client.read_frame()
         seconds = time.perf_counter() - started
         cost.check_produced(frame)
-        count = rounds * len(connections)
-        return (self.cpu_seconds() - cpu) / count * 1e6, count / seconds
+        count = rounds * len(connections) * in_flight
+        own = time.process_time() - own
+        return Load((self.cpu_seconds() - cpu) / count * 1e6, count / seconds, own / count * 1e6)
 
 
 def measure(add: Add, scale: int) -> None:
@@ -93,7 +108,8 @@ def measure(add: Add, scale: int) -> None:
     ):
         subjects = (Subject("a broker alone", alone), Subject(f"{WORKERS} workers", workers))
         for count in CONNECTIONS:
-            under_load(add, subjects, count, rounds=20_000 // scale // count)
+            under_load(add, subjects, count, 20_000 // scale // count, 1)
+            under_load(add, subjects, count, max(1, 60_000 // scale // count // PIPELINED), PIPELINED)
         for subject in subjects:
             add(f"memory after that, {subject.name}", subject.megabytes(), "MB")
         idle = [subject.cpu_seconds() for subject in subjects]
@@ -101,42 +117,32 @@ def measure(add: Add, scale: int) -> None:
         for subject, before in zip(subjects, idle, strict=True):
             used = (subject.cpu_seconds() - before) / (IDLE_SECONDS / scale)
             add(f"idle CPU, {subject.name}", used * 1000, "CPU ms/s")
-        add("kill -9 of a worker to its next acknowledged record", back_after(workers), "s", at_most=1.0)
 
 
-def under_load(add: Add, subjects: tuple[Subject, ...], count: int, rounds: int) -> None:
+def under_load(add: Add, subjects: tuple[Subject, Subject], count: int, rounds: int, in_flight: int) -> None:
     connections = [subject.connect(count) for subject in subjects]
-    found: list[list[tuple[float, float]]] = [[] for _ in subjects]
-    for turn in range(TURNS):
-        order = range(len(subjects)) if turn % 2 == 0 else reversed(range(len(subjects)))
-        for index in order:
-            found[index].append(subjects[index].load(connections[index], rounds))
+    found: list[list[Load]] = [[] for _ in subjects]
+    for turn in range(-2, TURNS):
+        for index in (0, 1) if turn % 2 == 0 else (1, 0):
+            load = subjects[index].load(connections[index], rounds, in_flight)
+            if turn >= 0:  # the first turns are a warm-up
+                found[index].append(load)
+    records = "1 record of 100 B each" if in_flight == 1 else f"{in_flight} records of 100 B each"
+    what = f"{count} connections, {records}"
     for subject, turns in zip(subjects, found, strict=True):
-        cpu, rate = (statistics.median(values) for values in zip(*turns, strict=True))
-        add(f"{count} connections, 1 record of 100 B each: {subject.name}", cpu, "CPU us/request")
-        add(f"{count} connections, by the clock: {subject.name}", rate, "requests/s")
+        cpu, rate, client = (statistics.median(values) for values in zip(*turns, strict=True))
+        add(f"{what}: {subject.name}", cpu, "CPU us/request")
+        add(f"{what}, by the clock: {subject.name}", rate, "requests/s")
+        add(f"{what}, lowest turn: {subject.name}", min(turn.rate for turn in turns), "requests/s")
+        add(f"{what}, highest turn: {subject.name}", max(turn.rate for turn in turns), "requests/s")
+        add(f"{what}, the client beside {subject.name}", client, "CPU us/request")
+    pairs = list(zip(*found, strict=True))
+    rates = [many.rate / one.rate for one, many in pairs]
+    add(f"{what}: rate of {WORKERS} workers to that of one, by the clock", statistics.median(rates), "ratio")
+    served = [WORKERS * one.cpu / many.cpu for one, many in pairs]
+    add(f"{what}: {WORKERS} workers on as many cores to one on one", statistics.median(served), "ratio", at_least=1.5)
     for client, _ in itertools.chain(*connections):
         client.close()
-
-
-def back_after(workers: WorkerProcesses) -> float:
-    """Return the median of the seconds from kill -9 of a worker until a record is acknowledged in one of its
-    partitions.
-    """
-    taken = []
-    for _ in range(KILLS):
-        client = RawClient(workers.port)
-        ports = leader_ports(client)
-        client.close()
-        partition, port = next((each, port) for each, port in ports.items() if port == workers.port + WORKERS)
-        started = time.perf_counter()
-        workers.kill_worker(WORKERS)
-        while not is_acknowledged(port, partition):
-            time.sleep(0.005)
-        taken.append(time.perf_counter() - started)
-        # Wait, because a worker that has died several times in quick succession is restarted with a delay.
-        time.sleep(11)
-    return statistics.median(taken)
 
 
 def is_acknowledged(port: int, partition: int) -> bool:

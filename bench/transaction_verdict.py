@@ -1,0 +1,41 @@
+"""Compares the transactions that producers know of with the records that a read_committed consumer has seen."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass
+class History:
+    """The numbers of transactions by their ends, and the seconds of each committed transaction."""
+
+    committed: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+
+@dataclass
+class Verdict:
+    """Numbers of records that contradict the history."""
+
+    lost: int
+    twice: int
+    torn: int
+    """Transactions of which a part is visible, or which were aborted and are visible."""
+
+
+def judged(history: History, seen: Counter[tuple[int, int]], partitions: int) -> Verdict:
+    """Compare the records that a read_committed consumer has seen, by transaction and partition, with the history; each
+    transaction has a record in each partition.
+    """
+    visible = Counter(number for number, _ in seen)
+    lost = sum(partitions - visible[number] for number in history.committed)
+    twice = sum(count - 1 for count in seen.values())
+    torn = sum(visible[number] > 0 for number in history.aborted)
+    torn += sum(0 < visible[number] < partitions for number in history.unknown)
+    return Verdict(lost, twice, torn)
