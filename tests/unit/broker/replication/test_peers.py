@@ -79,7 +79,9 @@ async def test_an_image_with_other_topics_looks_at_no_connection(monkeypatch):
         await cluster.send()
         looked = []
         place = cluster.peers._place
-        monkeypatch.setattr(cluster.peers, "_place", lambda image, broker: looked.append(broker) or place(image, broker))
+        monkeypatch.setattr(
+            cluster.peers, "_place", lambda image, broker: looked.append(broker) or place(image, broker)
+        )
         cluster.show(cluster.image.with_topic(Topic("t", bytes(16), {})))
         assert looked == []
         cluster.register(epoch=2)
