@@ -30,8 +30,8 @@ class OpenConnection(Protocol):
 
 
 class Departure:
-    """The end of a connection whose client has disconnected, when this iteration of the event loop has spent its budget,
-    as when a client closes thousands of connections at once.
+    """The end of a connection whose client has disconnected, when this iteration of the event loop has spent its
+    budget, as when a client closes thousands of connections at once.
     """
 
     __slots__ = ("_end",)
