@@ -193,4 +193,14 @@ DEFECTS: Final = (
         30,
         ("kill", "session ends", "isolation"),
     ),
+    Defect(
+        "generation-not-raised",
+        "a rebalance of a classic group gives no new generation",
+        "oncelog_broker.coordinator.group.joining",
+        "    group.generation += 1\n",
+        "",
+        ("member-1", "member-2", "ghost-1", "offsets-watcher"),
+        20,
+        ("kill a client", "pause", "kill"),
+    ),
 )
