@@ -115,7 +115,7 @@ def _line(row: Row, measured: Sequence[Measured], sizes: Sequence[Size], target:
     law = fit(row.terms, figures) if row.terms else None
     at_target = next((shown(figure) for size, figure in figures if _is_like(size, target)), "")
     if law is None:
-        return f"| {row.what} | {cells} | | | {at_target} |\n"
+        return f"| {row.what} | {cells} | | |{at_target and f' {at_target}'} |\n"
     terms = ", ".join(law.coefficients)
     at_target = at_target or f"{ESTIMATED} {shown(law.at(target))}"
     return f"| {row.what} | {cells} | {terms} | {law.error:.0%} | {at_target} |\n"
