@@ -1,4 +1,4 @@
-"""Java's client as a load in a JVM of its own (`java/ClientLoad.java`), compiled when it is first needed."""
+"""Runs Java's client as a load in a JVM of its own. The program (`java/ClientLoad.java`) is compiled at each start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JavaClient:
             stream.close()
 
     def run(self, *words: object) -> Produced:
-        """Run one command, and return what it did."""
+        """Run one command (the kind of load and its arguments). Returns what the client produced or consumed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(*words, file=self._process.stdin, flush=True)

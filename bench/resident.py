@@ -28,7 +28,7 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
 def measure(add: Add, scale: int) -> None:
-    """The amount of work is divided by `scale`."""
+    """Measure memory and idle CPU; the amount of work is divided by `scale`."""
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data", SETTINGS) as broker,

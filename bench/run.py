@@ -286,7 +286,7 @@ BESIDE_KAFKA: Final[dict[str, Callable[[Add, int], None]]] = {
     "producer-ids": producer_ids.measure,
     "recovery": recovery.measure,
 }
-"""Parts that run only when they are named, since other software must be downloaded, and Apache Kafka be warmed up."""
+"""Parts that run only when they are named, because they download other software, and warm up Apache Kafka."""
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class History:
-    """The numbers of transactions by their ends, and the seconds of each committed transaction."""
+    """The numbers (ids) of the transactions by outcome, and the duration of each committed transaction in seconds."""
 
     committed: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)
@@ -21,12 +21,14 @@ class History:
 
 @dataclass
 class Verdict:
-    """Numbers of records that contradict the history."""
+    """How many records and transactions contradict the history."""
 
     lost: int
+    """Records of committed transactions that are missing."""
     twice: int
+    """Further copies of records."""
     torn: int
-    """Transactions of which a part is visible, or which were aborted and are visible."""
+    """Transactions that are visible in part, or visible although they were aborted."""
 
 
 def judged(history: History, seen: Counter[tuple[int, int]], partitions: int) -> Verdict:

@@ -5,9 +5,10 @@ The workers and the single broker run at the same time, and get the same load in
 connections, to the leaders of partitions of all workers: each connection has one record of 100 B in flight, or
 PIPELINED of them, which cost the client little. The CPU time includes all processes of a side, also the supervisor.
 
-On two cores the client takes a part of what a second worker would use, so there are two ratios. The first is that of
-the rates by the clock. The second is what two workers can serve with two cores for themselves, to what one can serve
-with one: twice the ratio of the CPU for a request. The rates by the clock approach it as the client's CPU falls.
+On two cores the client takes a part of what a second worker would use, so there are two ratios. The first compares the
+rates by the clock. The second compares two workers on two cores of their own with a single broker on one core: twice
+the CPU per request of the single broker, divided by that of the workers. The first ratio approaches the second as the
+client needs less CPU.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PARTITIONS: Final = 4
 CONNECTIONS: Final = (50, 500)
 PIPELINED: Final = 16
 TURNS: Final = 12
-"""Three runs of A B B A for each of two subjects, which is two turns of each."""
+"""Turns of each subject: six times A B B A."""
 IDLE_SECONDS: Final = 10.0
 
 

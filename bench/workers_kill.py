@@ -29,7 +29,9 @@ from workers import PARTITIONS, TOPIC, WORKERS, is_acknowledged, leader_ports
 PRODUCERS: Final = 8
 KILLS: Final = 6
 CALM_SECONDS: Final = 11.0
-"""Seconds between two deaths of a worker, because one that dies in quick succession is started again with a delay."""
+"""Seconds between two kills of the same worker, because the supervisor delays the restart of a worker that has died a
+short time before.
+"""
 POLL_SECONDS: Final = 0.005
 TIMEOUT_SECONDS: Final = 60.0
 SINK: Final = "numbered"

@@ -50,7 +50,7 @@ _WAKE: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancell
 
 
 _NEW_TASKS: Final = count(1)
-"""Numbers of tasks that the loop has not numbered yet."""
+"""Provisional numbers for tasks, used until the loop gives them their final numbers."""
 
 
 class NothingLeft(RuntimeError):

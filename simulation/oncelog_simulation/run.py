@@ -255,8 +255,9 @@ async def _conclude(world: World, judge: Judge) -> None:
 
 
 class _Seen:
-    """Everything on which the judges that see only partitions depended at their last look at a broker. `own` and
-    `directors` are the numbers of assignments by the broker and by the director (`judges.last_look`).
+    """The values at the last look at a broker by the judges that see only partitions. While the values are the same,
+    these judges would find nothing new. `own` and `directors` are the numbers of assignments by the broker and by the
+    director (`judges.last_look`).
     """
 
     __slots__ = ("broker", "directors", "metadata", "own", "power_cuts", "topic_configs", "zxid")

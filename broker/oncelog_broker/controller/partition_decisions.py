@@ -58,8 +58,8 @@ class PartitionChange(NamedTuple):
 
 
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """Return the changes in the order of writing: elections come first, because clients wait for them, and each part is
-    in the order of topic names and partitions, whatever the order of `changes`.
+    """Return the changes in the order of writing: first the elections, because clients wait for them, then the others.
+    Both parts are sorted by topic and partition, so that the result does not depend on the order of `changes`.
     """
     by_key = sorted(changes, key=lambda change: change.key)
     return sorted(by_key, key=lambda change: not change.is_election)

@@ -229,7 +229,8 @@ class PartitionController(Reconciler):
         try:
             note_shutdown(self.view, broker, broker_epoch)
         except KafkaError:
-            # The view already has the new registrations, so no later event would decide these partitions.
+            # The view already has the new registrations, so their later events would show no change, and the partitions
+            # of these brokers would stay undecided.
             await self._settle(self.view.keys_on(changed))
             raise
         await self._settle(self.view.keys_on({broker, *changed}))

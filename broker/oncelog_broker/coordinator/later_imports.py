@@ -1,8 +1,8 @@
-"""Imports the coordinators, and compaction, in short steps: soon after the broker listens, or before the first request
-that needs a coordinator.
+"""Imports the modules of the coordinators and of compaction in short steps: soon after the broker listens, or before
+the first request that needs a coordinator.
 
-A broker imports none of them before it listens. All their modules together would stop the event loop for up to a
-tenth of a second; one step takes a few milliseconds, and other work runs between two steps.
+A broker imports none of these modules before it listens. Importing all of them at once would stop the event loop for up
+to a tenth of a second; one step takes a few milliseconds, and other work runs between two steps.
 """
 
 from __future__ import annotations

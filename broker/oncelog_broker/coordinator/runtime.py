@@ -332,8 +332,8 @@ class CoordinatorRuntime(Generic[M]):
         return shard if may_lead is None or may_lead() else None
 
     def ready_shard(self, index: int, partitions: int) -> Shard[M] | None:
-        """Return the shard as `led_shard`, but None if the shard may not respond now, because a record is not committed
-        yet.
+        """Like `led_shard`, but also returns None while the shard may not respond because one of its records is not
+        committed yet.
         """
         shard = self.led_shard(index, partitions)
         return shard if shard is not None and shard.is_committed else None
@@ -355,7 +355,8 @@ class CoordinatorRuntime(Generic[M]):
         self, shard: Shard[M], key: str, response: R, failed: Callable[[KafkaError], R], end: Any = None
     ) -> Answer[R]:
         """Return `response`, or a future of the response if records of the shard are not committed yet. `failed`
-        translates an error into a response. `end`: a value for `on_end`, as in `Effects.ends`; None if there is none.
+        translates an error into a response. `end`: if not None, `on_end` is called with this value when all records
+        are committed, as for `Effects.ends`.
         """
         partition = shard.partition
         if shard.is_committed:

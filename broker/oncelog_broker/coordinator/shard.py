@@ -119,8 +119,8 @@ class Shard(Generic[M]):
 
     @property
     def commits_at_once(self) -> bool:
-        """Whether all records of the partition are committed, and the next record is committed when it is appended,
-        because it waits neither for other replicas nor for the disk.
+        """Whether all records of the partition are committed, and the next record will be committed as soon as it is
+        appended, because it need not wait for other replicas or for the disk.
         """
         partition = self.partition
         return partition.is_alone and not partition.waits_for_disk and self.is_committed

@@ -1,7 +1,7 @@
 """The state of a cleanly closed log, from which the log is opened again without reading its files.
 
-The caller must know that no file of the log has changed since the log was closed, or that the log has only grown
-(`directories/closed_logs.py`).
+The caller must know that no file of the log has changed since the log was closed, or that records were appended and
+nothing else has changed (`directories/closed_logs.py`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class ClosedLog(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What was appended to a log since it was closed, and the leader epochs that the log has now."""
+    """The records that were appended to a log since it was closed, and the leader epochs that the log has now."""
 
     size: int
-    """The number of bytes in the active log file."""
+    """The number of bytes that the active log file has now."""
     log_end_offset: int
     max_timestamp: int
     """The largest timestamp of the new records; NO_TIMESTAMP if no new record has one."""

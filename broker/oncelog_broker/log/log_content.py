@@ -102,8 +102,8 @@ class LogContent:
         closed: ClosedLog,
         growth: Growth | None = None,
     ) -> LogContent:
-        """Create the content of a cleanly closed log, to which `growth` was appended since, without reading its
-        files.
+        """Create the content of a cleanly closed log without reading its files. `growth`: the records that were
+        appended since the log was closed; None if there are none.
         """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         local = LocalLog(loader, loader.reopen(closed, growth), name=name, config=config, clock=clock)

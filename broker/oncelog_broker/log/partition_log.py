@@ -199,8 +199,9 @@ class PartitionLog:
         checkpointed_start: int = 0,
         cleaner_checkpoint: int | None = None,
     ) -> PartitionLog:
-        """Open a log that was closed cleanly, without reading its files. The files have not changed since, or only
-        `growth` was appended, which is not synced. The indexes of the active segment are read at the first append.
+        """Open a log that was closed cleanly, without reading its files. Since then the files have not changed, or only
+        the records of `growth` were appended, which count as not synced. `checkpointed_start`: the log start offset in
+        the checkpoint, used only with `growth`. The indexes of the active segment are read at the first append.
         """
         end = closed.log_end_offset
         content = LogContent.reopen(

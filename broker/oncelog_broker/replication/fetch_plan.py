@@ -84,7 +84,7 @@ class FetchPlan:
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
         self._changed: dict[Key, None] = {}
-        """The partitions to look at for the next request, in the order of their changes."""
+        """The partitions to look at for the next request, in the order of their changes (an ordered set)."""
         self._unapplied: set[Key] = set()
         """Partitions of the fetch session whose last response may not have been applied."""
         self._session_id = NO_SESSION

@@ -156,8 +156,8 @@ class BrokerPeers:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Close the connections to brokers that have left or registered again. An image in which only topics have
-        changed costs nothing, however many brokers the cluster has.
+        """Close the connections to brokers that have left or registered again. If only topics have changed, return at
+        once, because a large cluster has many brokers.
         """
         if new.brokers is old.brokers:
             return

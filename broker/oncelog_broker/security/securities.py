@@ -62,7 +62,7 @@ class Securities:
                 await jwks.read()
                 tasks.supervise(f"keys of OAUTHBEARER, listener {security.name}", jwks.follow)
             if security.tls is not None:
-                from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS  # imported with `security.tls`
+                from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS  # loaded by now, as `tls` is set
 
                 check = partial(asyncio.to_thread, security.tls.check)
                 tasks.every(f"TLS files, listener {security.name}", FILES_CHECK_SECONDS, check)

@@ -176,7 +176,7 @@ class LogCleaner:
         return True
 
     def _compaction(self, partition: Partition, cleanable: CleanableRange) -> Compaction:
-        from oncelog_broker.log.compaction.compaction import Compaction  # `later_imports` has imported it in most cases
+        from oncelog_broker.log.compaction.compaction import Compaction  # in most cases loaded by `later_imports`
 
         log, config = partition.log, self._config()
         return Compaction(

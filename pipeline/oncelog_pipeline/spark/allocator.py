@@ -3,8 +3,8 @@ of a writing task.
 
 A fetch response of 4 MiB is received into one buffer, and freed when its records are copied to an Arrow batch. By
 default glibc returns such a buffer to the system, so the kernel must clear a thousand pages for the next one: a fifth
-of the CPU that a task takes to read rows of 1 KB. A writing task frees Spark's Arrow batches, 10 MB each
-with rows of 1 KB, and arrays of similar size: to clear their pages takes about a tenth of the CPU of encoding.
+of the CPU that a task takes to read rows of 1 KB. A writing task frees Spark's Arrow batches, 10 MB each with rows of
+1 KB, and arrays of similar size. Clearing pages for the next ones takes about a tenth of the CPU of encoding.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ async def slow_disk(world: World, strike: Strike) -> bool:
     (0.5, 8.0),
 )
 async def disks_in_turn(world: World, strike: Strike) -> bool:
-    """The second disk fails when the first broker has given up its partitions, and sometimes while it opens its logs
-    again.
+    """Let the disks of two brokers fail up to MOST_GAP_SECONDS apart, and repair them in the same order. By the second
+    failure, the first broker has usually given up its partitions; sometimes it is opening its logs again.
     """
     random, before = world.random("disks in turn"), dict[str, int]()
     first, *second = brokers_of(world, strike)

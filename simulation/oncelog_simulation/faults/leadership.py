@@ -78,9 +78,9 @@ async def leadership_flaps(world: World, strike: Strike) -> bool:
     (1.5, 6.0),
 )
 async def late_messages(world: World, strike: Strike) -> bool:
-    """All streams from one replica to the other brokers stall: requests and responses that the replica has sent arrive
-    only when the fault is over. Meanwhile an operator moves the leadership of the partition once or several times. New
-    streams do not stall, so that later messages overtake the late ones.
+    """Stall most streams (LATE_SHARE) from one replica to the other brokers: requests and responses that the replica
+    sends on them arrive only when the fault is over. Meanwhile an operator moves the leadership of the partition once
+    or several times. New streams do not stall, so that later messages overtake the late ones.
     """
     partitions = _partitions(world)
     partitions = [each for each in partitions if not each[0][0].startswith("__")] or partitions

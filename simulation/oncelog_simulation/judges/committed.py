@@ -141,8 +141,8 @@ class Committed:
         """
         self.excused: set[Place] = set()
         self._compared: tuple[Facts, dict[Partition, Facts]] = ((), {})
-        """The facts about the cluster, and about each hosted partition, at the last comparison of all replicas: all
-        that the result of `_look_at` depends on, except for the records below the log ends.
+        """The facts about the cluster, and about each hosted partition, at the last comparison of all replicas. The
+        result of `_look_at` depends only on these facts and on the records below the log ends.
         """
         self._is_unread = False
         """Whether a log could not be read in a comparison, so that the next one must read it."""

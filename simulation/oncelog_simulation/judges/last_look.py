@@ -35,17 +35,17 @@ OTHER: Final = -1
 
 
 class _Hosted:
-    """The partitions of one broker at the last look, and how far the assignments had come."""
+    """The partitions of one broker at the last look, and how many assignments that look has taken into account."""
 
     def __init__(self, partitions: list[Partition], others: Iterable[Partition]) -> None:
         self.partitions = partitions
         self.own = 0
         """The number of assignments by the broker's host at the last look."""
         self.directors = 0
-        """The number of assignments by the director at the last look."""
+        """The number of assignments by the director (the process of the simulation itself) at the last look."""
         self._index_of: dict[int, int] = {}
         """For each object (by `id`) that contains facts of a partition, the index of the partition. An entry may remain
-        when the object has been replaced; then the partition is only read once too often.
+        after the object was replaced; this only causes an unnecessary read of the partition.
         """
         for each in others:
             self._add(each, OTHER)

@@ -1,9 +1,9 @@
 """The last stable offset of a log that was just opened or truncated agrees with the log's batches: it is at most the
 first offset of each transaction that has records, but no marker, below the replica's high watermark.
 
-The judge `committed` compares the last stable offset with what leaders have exposed, so it checks a replica only while
-its high watermark is the highest one of all. A restarted replica begins with an older high watermark, and a truncated
-one keeps markers that are not replicated: this judge reads the batches of such a log.
+The judge `committed` compares the last stable offset with the records that leaders have exposed, so it checks a replica
+only while no other replica has a higher high watermark. But a restarted replica begins with an older high watermark,
+and a truncated replica may keep markers that are not replicated. So this judge reads the batches of such a log.
 """
 
 from __future__ import annotations

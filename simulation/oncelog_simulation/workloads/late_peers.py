@@ -113,8 +113,8 @@ class LatePeer(ClientWorkload):
                 self._must_be_refused(world, "a Fetch of an earlier leader epoch", told.error_code)
 
     async def _former_process(self, world: World, wire: PeerWire, rng: Random) -> None:
-        """A follower's Fetch from before its last restart, which had all records. The leader must not count it, once
-        the restarted follower has fetched (KIP-903); the judges notice if it does.
+        """A follower's Fetch from before its last restart, which says that the follower has all records. The leader
+        must not count it after the restarted follower has fetched (KIP-903); the judges notice if the leader does.
         """
         followed = [
             (machine, partition, follower)

@@ -39,7 +39,7 @@ TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 1_500
 USUAL_POLL_MS: Final = 500
-"""fetch.max.wait.ms, but for plans of days (`long_poll_options`)."""
+"""fetch.max.wait.ms, except in plans of days (`long_poll_options`)."""
 SLOW: Final = 0.06
 """Fraction of the transactions that last so long that the group gives the member's partitions to another member
 meanwhile.
@@ -52,7 +52,7 @@ OFFSETS_RETENTION: Final = "offsets.retention.minutes"
 LIFE_SECONDS: Final = (3.0, 15.0)
 """Minimum and maximum virtual seconds after which a pair of clients (a consumer and its producer) is replaced by a
 successor, which starts while its predecessor may still work. In a plan of days they are `Plan.leisure` times longer,
-and nobody works for some hours before the successor starts.
+the predecessor ends, and some hours pass before the successor starts.
 """
 
 

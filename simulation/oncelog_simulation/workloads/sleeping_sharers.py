@@ -1,8 +1,8 @@
 """A member of a share group that accepts some records, leaves, and comes back after hours or days.
 
-What a share group has accepted has no time limit: the share coordinator keeps the state of a group without members,
-also when the segments of its log are deleted. So records that were accepted are not delivered again, and the others
-are, however long nobody was there. A member that was killed or has left holds no locks.
+The acceptances of a share group do not expire: the share coordinator keeps the state of a group without members, also
+when segments of its log are deleted. So accepted records are not delivered again, and the others are, however long the
+group had no member. A member that was killed or has left holds no locks.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SleepingSharer(ClientWorkload):
                     else:
                         record.release()
                         awaited.discard(value)
-                # From now on the record may be accepted, whatever this member hears of it.
+                # From here on the records in `kept` may be accepted, even if this member gets no response.
                 self._open -= kept
                 outcomes = await consumer.commit() if records else {}
                 if any(error is not None for error in outcomes.values()):

@@ -1,5 +1,6 @@
-"""A member of a streams group (KIP-1071) that commits an offset of a task, and is silent for hours or days: it is no
-member any more, and the committed offset is there until `offsets.retention.minutes` have passed.
+"""A member of a streams group (KIP-1071) that commits an offset of a task, and then leaves or is silent for hours or
+days. Afterwards the group must not have the member any more, and must have the committed offset until
+`offsets.retention.minutes` have passed.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ SLEEPS: Final = 0.1
 then goes on as if the transaction were still open; applies only until the faults are over.
 """
 SLEEP: Final = 1.5
-"""Length of such a sleep: so many timeouts, and as many seconds, because coordinators look only once a second."""
+"""Such a sleep lasts SLEEP * (timeout + 1 s), because coordinators look for timed-out transactions once a second."""
 
 
 class TransactionalWriter(ClientWorkload):

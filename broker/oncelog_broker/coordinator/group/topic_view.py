@@ -53,7 +53,7 @@ class TopicView:
             known = before.partitions
             for partition, state in topic.partitions.items():
                 as_before = known[partition]
-                # Compare the objects first, because an image has all unchanged states of the earlier image.
+                # Compare the objects first: a new image shares the unchanged state objects with the earlier image.
                 if state is not as_before and state.replicas != as_before.replicas:
                     return True
         return False

@@ -10,6 +10,7 @@ InitProducerId, `ending` about EndTxn. `machine` is the state machine of one par
 These modules have I/O: `coordinator` runs the state machines, `markers` appends a marker to a log that this broker
 leads, and `marker_sender` has all markers of a transaction written, on this broker and on other brokers. `verification`
 asks the coordinator whether a partition is in an open transaction, and refuses the transaction's records if it is not.
-`usual_transactions` serves the fast lanes: it checks the state of a transactional id and has the next state logged.
+`usual_transactions` serves the fast lanes: it checks the state of a transactional id, and logs the next state through
+the coordinator.
 `remote_coordinators` sends these requests to coordinators on other brokers.
 """

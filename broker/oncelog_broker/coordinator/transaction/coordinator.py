@@ -224,8 +224,8 @@ class TransactionCoordinator:
 
     # --- methods for fast lanes, which log the next state of a usual transaction (`usual_steps`) ----------------------
     #
-    # If the state is no longer `before`, because a fail point has repeated or delayed the step, the state machine
-    # handles the request again.
+    # The caller has computed the next state from the state `before`. If a fail point has repeated or delayed the call,
+    # the state may have changed since; then the state machine handles the request instead.
 
     def usual_transactions(self, transactional_id: str) -> UsualTransactions | None:
         """Return the object that handles the usual requests of a transactional id; None while `__transaction_state`
@@ -238,7 +238,7 @@ class TransactionCoordinator:
     def log_added(
         self, shard: Shard[TransactionMachine], before: TransactionMetadata, added: TransactionMetadata
     ) -> Answer[ErrorCode]:
-        """Log the state of a transaction to which partitions were added. Returns NONE or the error code."""
+        """Log `added`, the state of a transaction to which partitions were added. Returns NONE or the error code."""
         name = before.transactional_id
         if shard.machine.transactions.get(name) is not before:
             partitions = added.partitions - before.partitions
@@ -253,9 +253,9 @@ class TransactionCoordinator:
     def log_decided(
         self, shard: Shard[TransactionMachine], before: TransactionMetadata, decided: TransactionMetadata
     ) -> ProducerAnswer:
-        """Log the decision to commit or abort a transaction, and have its markers written. Returns, after the decision
-        is logged, the producer id and epoch that the producer must use next, or the error. In a usual transaction they
-        are those of the markers.
+        """Log `decided`, the state PrepareCommit or PrepareAbort, and have the markers written. The result comes when
+        the decision is committed in the log: the producer id and epoch that the producer must use next (in a usual
+        transaction those of the markers), or the error.
         """
         name, end = before.transactional_id, TransactionEnd.of(decided)
         if shard.machine.transactions.get(name) is not before:
@@ -267,7 +267,9 @@ class TransactionCoordinator:
         return self.runtime.when_committed(shard, name, end.producer, _identity, end)
 
     def _log(self, shard: Shard[TransactionMachine], metadata: TransactionMetadata) -> None:
-        """Append the record of a transactional id's next state, and replay it. Raises KafkaError, StepFailed."""
+        """Append the record of a transactional id's next state, and replay the record in the state machine. Raises
+        KafkaError, StepFailed.
+        """
         transactional_id = metadata.transactional_id
         self.runtime.append(
             shard,

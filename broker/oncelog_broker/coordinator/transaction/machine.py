@@ -55,7 +55,7 @@ class TransactionEnd(NamedTuple):
 
     @classmethod
     def of(cls, prepared: TransactionMetadata) -> TransactionEnd:
-        """Return the transaction in the state PrepareCommit or PrepareAbort."""
+        """Return the end of a transaction that is in the state PrepareCommit or PrepareAbort."""
         return cls(
             prepared.transactional_id,
             prepared.producer,
@@ -81,6 +81,7 @@ class TransactionMachine:
         self._config = config
         self._note_producer_id = note_producer_id
         self.now_ms = now_ms
+        """Function that returns the wall-clock time in ms."""
         self._monotonic = monotonic
         self.transactions: dict[str, TransactionMetadata] = {}
         """Transactional id -> state. Only `replay` changes it."""
@@ -341,7 +342,7 @@ class TransactionMachine:
         """
         metadata = self._known(transactional_id)
         if metadata.is_of(*asking) and not metadata.state.is_prepared:
-            return metadata
+            return metadata  # the usual case, which passes all checks below
         if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is still being completed")
         if asking.producer_id not in (metadata.producer_id, metadata.client.producer_id):

@@ -77,14 +77,14 @@ class MarkerSender:
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
         self._walks: deque[tuple[Decision, deque[TopicPartition]]] = deque()
-        """New commit and abort decisions, each with those partitions of the transaction that this broker leads and that
-        have no marker yet.
+        """New commit and abort decisions, each with the partitions of the transaction that this broker leads and to
+        which `_walk` has not appended the marker yet.
         """
         self._is_walk_due = False
-        """Whether `_walk_at_once` runs in the next iteration of the event loop."""
+        """Whether `_walk_at_once` is scheduled for the next iteration of the event loop."""
         self._decisions: WeakSet[Decision] = WeakSet()
-        """The decisions whose markers are queued or in flight. Most decisions never are: all of their markers are
-        written in one walk.
+        """The decisions with markers that are queued or in flight. Most decisions never enter this set, because this
+        broker leads all their partitions and `_walk` appends all their markers.
         """
         self._at_work: set[int | None] = set()
         """The ids of the brokers to which a sender task is running. The element None stands for the task that checks
@@ -144,13 +144,17 @@ class MarkerSender:
     # --- methods that append and send markers -------------------------------------------------------------------------
 
     def _walk_soon(self) -> None:
-        """Begin to append the markers of new decisions in the next iteration of the event loop, if no task does it."""
+        """Schedule `_walk_at_once` for the next iteration of the event loop, unless it is scheduled already or the
+        sender task of this broker is running, which appends the markers itself.
+        """
         if self._walks and not self._is_walk_due and self._node_id not in self._at_work:
             self._is_walk_due = True
             asyncio.get_running_loop().call_soon(self._walk_at_once)
 
     def _walk_at_once(self) -> None:
-        """Append the markers of all new decisions; if the first slice does not suffice, a task does the rest."""
+        """Append the markers of all new decisions. If the first slice of time does not suffice, start the sender task
+        of this broker, which appends the others.
+        """
         self._is_walk_due = False
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
         while self._walks:
@@ -191,7 +195,8 @@ class MarkerSender:
 
     def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> bool:
         """Append the markers of a decision to the partitions in `left`, which this broker leads: at least one marker,
-        and further markers until a pause is due. Returns False if a pause is due, and partitions are left.
+        and further markers until a pause is due. Removes each handled partition from `left`. Returns whether the walk
+        is over; False means that partitions are left and a pause is due.
         """
         marker = None
         try:

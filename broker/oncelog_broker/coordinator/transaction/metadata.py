@@ -133,8 +133,8 @@ class TransactionMetadata(NamedTuple):
         return asking == self.client and asking.epoch <= EXHAUSTED_EPOCH
 
     def is_of(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this is the producer id and epoch of the records and of the owner, so that no new owner has taken
-        over the transaction.
+        """Whether this producer id and epoch are those of the records and also of the owner: they are current, and no
+        new owner has taken over the transaction.
         """
         return (
             producer_id == self.producer_id
@@ -156,8 +156,8 @@ class TransactionMetadata(NamedTuple):
         return ProducerIdAndEpoch(self.next_producer_id, 0)
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
-        """Return the metadata in the new state, with these changes. Every transition calls this method. Raises
-        IllegalTransition.
+        """Return the metadata in the new state, with these changes. Raises IllegalTransition. The transitions of usual
+        transactions (`with_partitions`, `prepared`, `completed`) do the same without this method, to save time.
         """
         check_transition(self.transactional_id, self.state, state)
         if "previous_producer_id" not in changes:
@@ -236,7 +236,7 @@ class TransactionMetadata(NamedTuple):
             partitions=self.partitions | added if self.partitions else added,
             start_timestamp=self.start_timestamp if is_open else now_ms,
             last_update_timestamp=now_ms,
-            previous_producer_id=self.next_producer_id if is_taken_over else self.producer_id,  # the owner's
+            previous_producer_id=self.next_producer_id if is_taken_over else self.producer_id,  # of the owner
             client_transaction_version=client_transaction_version,
             next_producer_epoch=self.next_producer_epoch,
             next_timeout_ms=self.next_timeout_ms,
@@ -255,7 +255,7 @@ class TransactionMetadata(NamedTuple):
             and self.next_producer_epoch == NO_EPOCH
             and self.producer_epoch < EXHAUSTED_EPOCH
         ):
-            # The usual case, in which the code below would return the same.
+            # The usual case, written out to save time; the code below would return the same.
             return TransactionMetadata(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,

@@ -1,9 +1,10 @@
-"""Builds the records and batches that log the state of a transactional id, from parts that stay the same. Pure.
+"""Builds the records and batches that log the state of a transactional id, from cached parts. Pure.
 
 A transaction logs its state three times or more, each time with the same key, mostly with the same partitions, and with
-numbers of fixed size. So a value consists of four parts: two groups of numbers, the list of partitions between them,
-and the tagged fields. The lists and the tagged fields are cached. The places and sizes of the numbers are those of the
-declared message (`TransactionLogValue`): they are found by encoding the message (`oncelog_protocol.templates`).
+numbers of fixed size. So a value is built from four parts: a group of numbers, the list of partitions, another group of
+numbers, and the tagged fields. The lists and the tagged fields are cached. The positions and sizes of the numbers are
+those of the declared message (`TransactionLogValue`): this module finds them by encoding the message
+(`oncelog_protocol.templates`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from oncelog_protocol.templates import changing
 IDS_KEPT: Final = 4096
 """Maximum number of transactional ids whose keys are cached; a cached key has the size of the id."""
 HEADS_KEPT: Final = 4096
-"""Maximum number of cached heads of batches, of which a transactional id in use has two or three. A head has about 80
-bytes and the transactional id.
+"""Maximum number of cached batch heads (the bytes before the value). A transactional id in use has two or three; a head
+has about 80 bytes and the transactional id.
 """
 LISTS_KEPT: Final = 1024
 """Maximum number of cached lists of partitions."""

@@ -1,8 +1,9 @@
 """Computes the next states of a usual transaction: its owner adds partitions, ends it once, and all markers are
 written. Pure.
 
-The functions return None for every other request and state; the methods of the state machine handle these. The fast
-lanes of `server/lanes` use the functions instead of these methods, and log the states without an `Effects` object.
+The functions return None for every other request and state, and the state machine (`machine`) handles these requests.
+For usual transactions, the fast lanes of `server/lanes` use the functions instead of the state machine's methods, and
+log the states without an `Effects` object.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ def added(
     client_transaction_version: int,
     now_ms: NowMs,
 ) -> TransactionMetadata | None:
-    """Return the state after the owner has begun a transaction with these partitions, or added them to its open
-    transaction, which does not have all of them yet (S36)."""
+    """Return the state after the owner has begun a transaction with these partitions, or has added these partitions to
+    its open transaction (S36). None also if the open transaction already has all of them.
+    """
     if before is None or not before.is_of(producer_id, producer_epoch):
         return None
     if before.state in IDLE or (before.state is TransactionState.ONGOING and not partitions <= before.partitions):
@@ -66,7 +68,9 @@ def decided(
 
 
 def completed(before: Before, producer: ProducerIdAndEpoch, now_ms: NowMs) -> TransactionMetadata | None:
-    """Return the state after all markers of the transaction are written, which have this producer id and epoch."""
+    """Return the state after all markers of the transaction are written. `producer`: producer id and epoch of the
+    markers.
+    """
     if before is None or not before.state.is_prepared or not before.is_of(*producer):
         return None
     return before.completed(now_ms())

@@ -1,8 +1,8 @@
-"""The usual requests of one transactional id, as the fast lanes of `server/lanes` serve them: check the state, then log
-the next state (`usual_steps`) without an `Effects` object.
+"""Handles the usual requests of one transactional id for the fast lanes of `server/lanes` and for the handler of
+Produce: checks the state, then logs the next state (`usual_steps`) without an `Effects` object.
 
-Every method returns None, or False, before it has any effect, if the request is not usual: the state machine must
-handle it, or another broker, or the coordinator of another partition.
+If a request is not usual, the method returns None, or False, and has no effect. Then the state machine must handle the
+request, on this broker or on another one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 class Coordinator(Protocol):
-    """The parts of the TransactionCoordinator that log the states of usual transactions; the coordinator describes
-    them.
-    """
+    """The part of TransactionCoordinator that this module uses; TransactionCoordinator documents the methods."""
 
     runtime: CoordinatorRuntime[TransactionMachine]
     verifies: bool
@@ -38,13 +36,13 @@ class Coordinator(Protocol):
 
 
 class UsualTransactions:
-    """The transactions of one transactional id. A lane keeps one such object for each id."""
+    """The usual requests of one transactional id. A lane keeps one such object with each request that it remembers."""
 
     __slots__ = ("_coordinator", "_index", "_partitions", "transactional_id")
 
     def __init__(self, coordinator: Coordinator, transactional_id: str, index: int) -> None:
-        """`index`: the partition of `__transaction_state` that stores the id, while the topic has as many partitions as
-        now.
+        """`index`: the partition of `__transaction_state` that stores the id. It may be another partition when the
+        number of partitions of this topic changes (`is_stored_elsewhere`).
         """
         self._coordinator = coordinator
         self._index = index
@@ -68,9 +66,10 @@ class UsualTransactions:
     def has_open(
         self, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition], last_coordinator_epoch: int
     ) -> bool:
-        """Whether batches of transactions V1 may be appended to these partitions, because the transaction is open and
-        has the partitions, and all records about it are committed. `last_coordinator_epoch`: the highest epoch of a
-        coordinator that ended a transaction of this producer in these partitions.
+        """Whether batches of transactions V1 may be appended to these partitions: the producer's transaction is open
+        and has the partitions, and all records of the coordinator are committed. Always True if the broker does not
+        verify transactions. `last_coordinator_epoch`: the highest epoch of a coordinator that ended a transaction of
+        this producer in these partitions; a coordinator with a lower epoch is not asked.
         """
         if not self._coordinator.verifies:
             return True
@@ -88,8 +87,8 @@ class UsualTransactions:
         self, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition], last_coordinator_epoch: int
     ) -> ErrorCode | None:
         """Add partitions to the transaction of a producer with transactions V2, which sends batches for them. Returns
-        NONE if the batches may be appended now, or the error code; None, also if records of the coordinator must wait
-        for other replicas or for the disk.
+        `ErrorCode.NONE` if the batches may be appended now, or the error code. Returns None if the request is not
+        usual, or if a record of the coordinator would have to wait for other replicas or for the disk.
         """
         shard = self._shard()
         if shard is None or not shard.commits_at_once or last_coordinator_epoch > shard.partition.leader_epoch:

@@ -125,8 +125,9 @@ def _error_of(
 def refused_by_coordinator(
     producer: ProducerIdAndEpoch, unknown: list[TopicPartition], code: ErrorCode, *, registers: bool
 ) -> KafkaError:
-    """Return the error for the producer's batches in the partitions `unknown`, after the coordinator has refused to
-    verify them, or with `registers` to add them, with the error `code`."""
+    """Return the error for the producer's batches in the partitions `unknown`. `code`: the error with which the
+    coordinator has refused to verify these partitions, or, with `registers`, to add them to the transaction.
+    """
     if code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{producer} is fenced")
     if code.retriable and not (registers and code is ErrorCode.CONCURRENT_TRANSACTIONS):

@@ -1,7 +1,7 @@
 """`oncelog.closed-logs`: the states of the logs that an orderly stop has closed, so that the next start opens an
 unchanged log without reading its files, whatever has happened to the other logs.
 
-A start does not trust the file. A state counts only if all of this is true:
+A start does not trust the file. A log is unchanged, and is opened from its state, only if all of this is true:
 
 - The checksum is correct, and the file was written in this data directory, for this directory id.
 - The log's directory and each of its log files have the stamps (`runtime.disk.FileStamp`) that they had when the log
@@ -12,15 +12,16 @@ A start does not trust the file. A state counts only if all of this is true:
   the log end. If an offset differs, the checkpoints were edited or come from another time, or recovery must read the
   records.
 
-A log that the killed process has only appended to is opened from its state and the records behind the state's end
-(`log_growth`), if it has also kept the stamps of `partition.metadata`, of its closed segments and of the indexes of the
-active segment, and the inode of the active log file. A re-created topic has another `partition.metadata`. Compaction
+A log to which a killed process has only appended is opened from its state and the records behind the state's end
+(`log_growth`). The conditions for the checksum and the checkpoints are the same, but only these stamps must be as they
+were: those of `partition.metadata`, of the closed segments and of the indexes of the active segment, and the inode of
+the active log file. They exclude all other changes. A re-created topic has another `partition.metadata`. Compaction
 changes closed segments. A truncation below the state's end lowers the recovery point in the checkpoint first; if the
 log grows again up to the old end, its leader epochs differ from those of the state.
 
-All other logs are opened from their files (`log_loader`). The file therefore stays valid after a kill, and an old file
-is harmless. On file systems without reliable stamps
-(`Disk.watch_file_system`) the file is neither written nor used.
+All other logs are opened from their files (`log_loader`). So after a kill the file is still right for the other logs,
+and an old file is harmless. On file systems without reliable stamps (`Disk.watch_file_system`) the file is neither
+written nor used.
 
 The first line has the format version and the CRC-32C of the rest, which is JSON: the directory id, and for each log's
 directory name the fields of `Entry`.
@@ -69,7 +70,8 @@ class Entry(NamedTuple):
     files: tuple[FileStamp, ...]
     """The stamps of the log files, by segment."""
     side_files: Sequence[Sequence[int]]
-    """The stamps of the files that `_side_files` names, which an append does not change; empty if a file is missing."""
+    """The stamps of the files that `_side_files` names, which an append does not change. Empty if a file is missing;
+    then the log is not opened as a grown log."""
     closed: ClosedLog
 
     def is_unchanged(self, disk: Disk, path: str) -> bool:
@@ -82,8 +84,8 @@ class Entry(NamedTuple):
         return True
 
     def growth(self, disk: Disk, path: str) -> Growth | None:
-        """Return what was appended to the log in the directory `path` since it was closed; None if more may have
-        changed, or if only recovery can decide. Raises OSError.
+        """Return the records that were appended to the log in the directory `path` since it was closed. None if
+        something else may have changed, or if only recovery can open the log. Raises OSError.
         """
         *closed_segments, active = self.closed.segments
         *closed_files, active_file = self.files

@@ -311,7 +311,8 @@ class DataDirectory:
     def _drop_from(self, name: str, dropped: Collection[TopicPartition]) -> None:
         with self.checkpoint_guard:
             offsets = self._checkpoints.get(name, {})
-            # Look up the keys first, because a directory may have thousands of logs, and new logs have no entries.
+            # Look up the dropped keys first, without a copy of the offsets: a directory may have thousands of logs, and
+            # most calls are for new logs, which have no entries.
             if not offsets.keys().isdisjoint(dropped):
                 self.write_checkpoint(name, {key: offset for key, offset in offsets.items() if key not in dropped})
 

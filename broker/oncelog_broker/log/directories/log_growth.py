@@ -1,16 +1,17 @@
-"""Reads the records that were appended to a log since it was closed, so that a start after a kill opens a log from its
-saved state (`closed_log`) and its new records, without its indexes, snapshots and older records.
+"""Reads the records that were appended to a log since it was closed, so that a start after a kill opens a grown log
+from its saved state (`closed_log`) and its new records, without its indexes, snapshots and older records.
 
 The caller knows that the state describes the records below the state's end (`directories/closed_logs.py` has the
 rules). This module decides the rest:
 
-- The directory has no file of another segment, of a later snapshot, of an aborted transaction or of unfinished work.
+- The directory has no file of another segment, no later producer snapshot, no transaction index and no file of
+  unfinished work.
 - The leader epochs in the file are those of the state, followed by those of the new batches. A log that was truncated
   below the state's end and has other records there now has other leader epochs there.
 - All new batches are complete, and none of them ends a transaction. An incomplete end is cut only by recovery
   (`segments/recovery.py`), which also notes that the log was cut.
 
-If one of this is not true, recovery opens the log from its files.
+If one of these conditions does not hold, recovery opens the log from its files.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_protocol.records.batch import HEADER, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, CorruptBatch
 
 MAX_GROWTH: Final = 64 << 10
-"""The maximum number of new bytes. The index of the active segment has no entries for the new batches until the log is
-appended to, so each earlier read may have to walk all of them.
+"""The maximum number of new bytes. Until the next append to the log, the offset index has no entries for the new
+batches, so each read of new records may have to scan all of these bytes.
 """
 
 
 def read_growth(disk: Disk, directory: str, closed: ClosedLog, size: int) -> Growth | None:
-    """Return the records behind the end of `closed`, up to the position `size` of the active log file; None if only
-    recovery can open the log. Raises OSError.
+    """Return the growth of the log: the batches behind the end of `closed`, up to the position `size` of the active log
+    file. None if only recovery can open the log. Raises OSError.
     """
     if not _has_only_files_of(closed, disk.list_directory(directory)):
         return None

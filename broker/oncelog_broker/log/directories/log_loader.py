@@ -1,5 +1,5 @@
-"""Opens the logs of one data directory when a broker starts: unchanged and grown logs from their saved states
-(`closed_logs`), all other logs from their files, with recovery.
+"""Opens the logs of one data directory when a broker starts: logs that are unchanged, or have only grown, from their
+saved states (`closed_logs`), all other logs from their files, with recovery.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class LogLoader:
         self._cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self.high_watermarks: Mapping[TopicPartition, int] = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._saved: dict[TopicPartition, tuple[Entry, Growth | None]] = {}
-        """The logs that are opened from their saved states, with the records that were appended since."""
+        """The logs that are opened from their saved states, each with the records that were appended since; None if the
+        log is unchanged.
+        """
         self.found: list[TopicPartition] = []
         """The partitions with a log in the directory, after `find`."""
         self.deleted: list[str] = []
@@ -99,8 +101,8 @@ class LogLoader:
                 home.classify(name, self.found, self.deleted)
 
     def _find_saved(self, name: str, entry: Entry) -> bool:
-        """Whether the log may be opened from its saved state; see `closed_logs` for the rules. If so, add the log to
-        `found`.
+        """If the log may be opened from its saved state (`closed_logs` has the rules), add it to `found`. Returns
+        whether it may.
         """
         key, end = (entry.topic, entry.partition), entry.closed.log_end_offset
         start = max(self._start_offsets.get(key, 0), entry.closed.segments[0].base_offset)
@@ -114,7 +116,7 @@ class LogLoader:
         path, growth = self._home.join(name), None
         try:
             if not entry.is_unchanged(self._disk, path):
-                # If `end` is 0, a recovery must find out whether the names of the files are synced.
+                # If the log was empty (`end` is 0), only recovery finds out whether the names of its files are synced.
                 growth = None if self._home.clean_shutdown or not end else entry.growth(self._disk, path)
                 if growth is None:
                     return False

@@ -186,7 +186,9 @@ class LogProducers:
         self._ends = RecentEnds(offset)
 
     def grow(self, headers: Iterable[HeaderFields]) -> None:
-        """Update the state, after `reopen_at`, with the headers of data batches, which do not end transactions."""
+        """Update the state, after `reopen_at`, with the headers of the batches that were appended since. None of them
+        is a marker.
+        """
         for header in headers:
             self.state.follow(header)
 

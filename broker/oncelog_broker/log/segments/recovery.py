@@ -131,8 +131,8 @@ class SegmentLoader:
             raise
 
     def reopen(self, closed: ClosedLog, growth: Growth | None = None) -> list[Segment]:
-        """Return the segments of a cleanly closed log, to which `growth` was appended since, without accessing its
-        files. The last segment is dormant: its indexes are read when it is appended to (`LocalLog.wake`).
+        """Return the segments of a cleanly closed log without accessing its files. `growth`: the records that were
+        appended since. The last segment is dormant: its indexes are read at the first append (`LocalLog.wake`).
         """
         segments = []
         ends = [*(each.base_offset for each in closed.segments[1:]), closed.log_end_offset]
@@ -340,8 +340,8 @@ class SegmentLoader:
 
 
 def check_offsets(batch: RecordBatch, segment_base: int, next_offset: int) -> None:
-    """Check a batch of the segment with base offset `segment_base` whose earlier batches end before `next_offset`.
-    Raises CorruptBatch.
+    """Check the offsets of a batch. `segment_base`: the base offset of its segment. `next_offset`: the offset after the
+    batch before. Raises CorruptBatch.
     """
     if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
         raise CorruptBatch(f"offsets {batch.base_offset} to {batch.last_offset} after {next_offset - 1}")

@@ -122,7 +122,8 @@ class Segment:
         self._max_timestamp_known = False
         self._max_timestamp_offset = base_offset
         self._grown_timestamp = NO_GROWTH
-        """(largest timestamp, its offset) of the records that the time index in the file does not cover (`grow`)."""
+        """The largest timestamp of the records that `grow` has added, which the time index does not cover, and the
+        offset of that timestamp."""
         self.path = prefix + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self.created_ms = now_ms
@@ -325,7 +326,7 @@ class Segment:
     # --- methods that make an existing segment active -----------------------------------------------------------------
 
     def grow(self, growth: Growth) -> None:
-        """Add the batches of `growth`, which follow those that the index files cover, to a dormant segment."""
+        """Add the batches of `growth`, which the index files do not cover, to the end of a dormant segment."""
         self.size, self.next_offset = growth.size, growth.log_end_offset
         self._grown_timestamp = growth.max_timestamp, growth.max_timestamp_offset
 

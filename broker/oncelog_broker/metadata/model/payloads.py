@@ -321,7 +321,7 @@ def encode_mark(topic: TopicAssignment) -> bytes:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    # A format, because each broker encodes the states of all partitions for its copy of the metadata.
+    # An f-string is faster than a JSON encoder: each broker encodes all partition states for its copy of the metadata.
     recovery = f',"leader_recovery_state":{state.leader_recovery_state}' if state.leader_recovery_state else ""
     return (
         f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'

@@ -47,7 +47,7 @@ class Watches(Subscribers[str]):
     def __init__(self) -> None:
         super().__init__()
         self._beneath: dict[str, str] = {}
-        """For each path that was ever watched, the beginning of all paths below it."""
+        """For each path that was ever watched, the prefix of all paths below it."""
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` for changes at or below `path`. Raises ValueError for an illegal path."""

@@ -1,9 +1,9 @@
-"""The fast lane of AddPartitionsToTxn below version 4: serves the requests with which a producer begins one transaction
-after the other in the same partitions, and which repeat the same bytes.
+"""The fast lane of AddPartitionsToTxn below version 4. A producer that begins one transaction after the other in the
+same partitions repeats the same bytes after the correlation id, and the lane serves these repetitions.
 
 The coordinator checks that the owner begins a transaction, or adds partitions that its open transaction does not have
-yet (`coordinator/transaction/usual_transactions.py`), and logs the state; every other request goes to the handler. If
-the record must wait for in-sync replicas, the response waits as after the handler.
+yet (`coordinator/transaction/usual_transactions.py`), and logs the state. Every other request goes to the handler. If
+the record must wait for in-sync replicas, the response waits for them, too, as in the handler.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 
 MAX_KNOWN: Final = 64
 """The maximum number of requests that a lane remembers, one for each set of partitions and producer epoch. When there
-is no room, the oldest request is forgotten if its producer no longer owns the transactional id; otherwise no request is
-remembered, because a client that draws its partitions anew for each transaction would make the lane remember each
-request in vain.
+is no room, the lane forgets the oldest request if its producer no longer owns the transactional id; otherwise the lane
+does not remember the new request, because a client that chooses other partitions for each transaction would make the
+lane remember requests that never come again.
 """
 MAX_REQUEST_BYTES: Final = 1024
 """The maximum size in bytes of a request that a lane remembers."""
 
 
 class Remembered:
-    """A request that the handler has served, and everything that its repetition needs."""
+    """A request that the handler has served, and everything that the lane needs to serve its repetitions."""
 
     __slots__ = ("answer", "client_id", "indexes", "partitions", "producer", "request", "rights", "transactions")
 
@@ -87,10 +87,10 @@ class AddPartitionsToTxnLane:
         self._known: dict[bytes, Remembered] = {}
         """The bytes of a request after its correlation id -> the request."""
         self._is_known = False
-        """Whether the present request is remembered, so that it need not be remembered again."""
+        """Whether the present request is remembered already, so that `learn` has nothing to do."""
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
+        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
+        from the second such request on.
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
@@ -113,6 +113,7 @@ class AddPartitionsToTxnLane:
             started = self._monotonic()
         answer = known.transactions.add(*known.producer, known.partitions)
         if answer is None:
+            # `learn` replaces a remembered request whose transactional id another partition may store now.
             self._is_known = not known.transactions.is_stored_elsewhere
             return False
         route.requests += 1
@@ -131,7 +132,7 @@ class AddPartitionsToTxnLane:
         answer: Answer[ErrorCode],
         started: float,
     ) -> None:
-        """Respond with an error, or with a response that comes later."""
+        """Respond with an error now, or with any response when the answer of the coordinator comes later."""
         context: TransactionContext = RequestContext(
             self._services, connection, ApiKey.ADD_PARTITIONS_TO_TXN, self._version, correlation_id, known.client_id
         )
@@ -150,8 +151,9 @@ class AddPartitionsToTxnLane:
         context: TransactionContext,
         /,
     ) -> None:
-        """Remember a request that its handler has just served, so that the lane can serve its repetitions. If the
-        response comes later, it may have an error; the lane makes the handler's checks again.
+        """Remember a request that its handler has just served, so that the lane can serve its repetitions. `response`
+        is None if it comes later. It may then have an error, which does no harm: the lane repeats all checks of the
+        handler.
         """
         if self._is_known or self._version >= FIRST_BATCHED_VERSION or len(frame) > MAX_REQUEST_BYTES:
             return
@@ -173,7 +175,9 @@ class AddPartitionsToTxnLane:
         self._known[kept] = Remembered(request, transactions, answer, context.client_id)
 
     def _forget_oldest(self) -> bool:
-        """Forget the oldest request if its producer cannot send it any more; returns whether there is room now."""
+        """Forget the oldest request if its producer no longer owns the transactional id. Returns whether there is room
+        now.
+        """
         kept, oldest = next(iter(self._known.items()))
         if oldest.transactions.is_owner(*oldest.producer):
             return False

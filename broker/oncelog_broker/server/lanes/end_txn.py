@@ -1,9 +1,9 @@
 """The fast lane of EndTxn: serves the requests with which a producer ends one transaction after the other.
 
-The lane recognises a request that differs from an earlier request only in the producer id and epoch. The coordinator
-checks that the owner ends its open transaction for the first time (`coordinator/transaction/usual_transactions.py`),
-and logs the decision; every other request goes to the handler. If the decision must wait for in-sync replicas, the
-response waits as after the handler.
+The lane recognises a request that differs from an earlier request only in the correlation id and the producer id and
+epoch. The coordinator checks that the owner ends its open transaction for the first time
+(`coordinator/transaction/usual_transactions.py`), and logs the decision. Every other request goes to the handler. If
+the decision must wait for in-sync replicas, the response waits for them, too, as in the handler.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ respond = fail_point("reply-sent", dropped=lambda: None)(BrokerConnection.respon
 
 
 class Remembered:
-    """A request that the handler has served, and everything that a similar request needs."""
+    """A request that the handler has served, and everything that the lane needs to serve similar requests."""
 
     __slots__ = ("client", "client_id", "commits", "rights", "transactions")
 
@@ -81,14 +81,14 @@ class EndTxnLane:
         self._transaction_version = TRANSACTIONS_V2 if version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
         self._success = _success(route, version)
         self._layouts: dict[int, Struct] = {}
-        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
+        """Size of a frame -> layout of the request: the bytes that the lane compares, and the numbers between them."""
         self._known: dict[tuple[bytes, ...], Remembered] = {}
         """The bytes around the numbers of a request -> the request."""
         self._is_known = False
-        """Whether the present request is remembered except for its numbers."""
+        """Whether the lane remembers a request that equals the present request except for its numbers."""
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
+        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
+        from the second such request on.
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
@@ -109,6 +109,7 @@ class EndTxnLane:
         _, producer_id, _, producer_epoch, _ = fields
         answer = known.transactions.end(producer_id, producer_epoch, known.commits, self._transaction_version)
         if answer is None:
+            # `learn` replaces a remembered request whose transactional id another partition may store now.
             self._is_known = not known.transactions.is_stored_elsewhere
             return False
         route.requests += 1
@@ -128,7 +129,7 @@ class EndTxnLane:
         answer: Answer[ProducerIdAndEpoch | KafkaError],
         started: float,
     ) -> None:
-        """Respond with an error, or with a response that comes later."""
+        """Respond with an error now, or with any response when the answer of the coordinator comes later."""
         context: TransactionContext = RequestContext(
             self._services, connection, ApiKey.END_TXN, self._version, correlation_id, known.client_id
         )
@@ -144,8 +145,9 @@ class EndTxnLane:
     def learn(
         self, frame: memoryview, request: EndTxnRequest, response: EndTxnResponse | None, context: TransactionContext, /
     ) -> None:
-        """Remember a request that its handler has just served, so that the lane can serve similar requests later. If
-        the response comes later, it may have an error; the lane makes the handler's checks again.
+        """Remember a request that its handler has just served, so that the lane can serve similar requests. `response`
+        is None if it comes later. It may then have an error, which does no harm: the lane repeats all checks of the
+        handler.
         """
         if self._is_known or not request.transactional_id or len(frame) > MAX_REQUEST_BYTES:
             return
@@ -181,7 +183,7 @@ def _success(route: Route, version: int) -> Callable[[int, ProducerIdAndEpoch], 
     head = b"\0" if route.flexible_response else b""
     try:
         pattern = changing(lambda: encode(response), *((response, name) for name in NUMBERS)).behind(head)
-    except NoTemplate:  # before v5, the response has neither
+    except NoTemplate:  # before v5, the response has neither the producer id nor the epoch
         body = head + encode(response)
         size = HEAD.size - 4 + len(body)
         return lambda correlation_id, _: HEAD.pack(size, correlation_id) + body

@@ -68,9 +68,9 @@ def _not_appended() -> NoReturn:
 def _append_in_transaction(
     partition: Partition, records: memoryview, required_acks: int, transaction_version: int, ends: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is already open in the partition, or that was verified just now. `ends` is
-    the value of `VerificationGuards.ends` at that time: a fail point may delay this step until the transaction has
-    ended, and the batch must then not open it again (E3).
+    """Append a batch of a transaction that is open in the partition or was just verified. `ends`: the value of
+    `VerificationGuards.ends` when this was checked. A fail point may delay this step until the transaction has ended;
+    the batch must then not open it again (E3).
     """
     if partition.guards.ends != ends:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -159,7 +159,8 @@ class ProduceLane:
         if known.transactional:
             producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
             if not log.producer_state.has_open_transaction(producer_id, epoch):
-                # The first batch of a transaction in this partition: verify or register the partition.
+                # The first batch of the transaction in this partition: V1 verifies that the transaction has the
+                # partition, V2 adds the partition (`register`, below the other checks).
                 transactions, last_epoch = known.transactions, log.producer_state.coordinator_epoch(producer_id)
                 if transactions is None or services.transactions.refused_sequences.lowest:
                     return False

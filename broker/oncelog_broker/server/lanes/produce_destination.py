@@ -61,8 +61,8 @@ class Destination:
         transactions: UsualTransactions | None,
     ) -> None:
         """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time differ
-        from one response to the next. `transactions`: verifies the partition in the transactions of the request's
-        transactional id; None if the handler must do it, or if the request has no transactional id.
+        from one response to the next. `transactions` checks whether a transaction of the request's transactional id
+        has the partition; None if the handler must check this, or if the request has no transactional id.
         """
         self.partition = partition
         self.transactions = transactions

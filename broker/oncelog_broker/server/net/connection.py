@@ -222,7 +222,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._answers.lose_client()
         if self._lifecycle.state not in HANDLING or not self._leave():
-            self._lifecycle.on(Event.CLOSED)
+            self._lifecycle.on(Event.CLOSED)  # handle nothing more, also if `_end` runs later
             if self._loop_budget.claim():
                 self._end()
             else:

@@ -30,14 +30,14 @@ class OpenConnection(Protocol):
 
 
 class Departure:
-    """The end of a connection whose client has disconnected, when this iteration of the event loop has spent its
-    budget, as when a client closes thousands of connections at once.
+    """A disconnected connection that waits for its cleanup, because the present iteration of the event loop has used up
+    its budget, for example when a client closes thousands of connections at once.
     """
 
     __slots__ = ("_end",)
 
     def __init__(self, end: Callable[[], None]) -> None:
-        """`end`: frees the connection's buffers and counts the connection out."""
+        """`end` frees the connection's buffers, and removes the connection from the count of open connections."""
         self._end = end
 
     def take_slice(self) -> bool:
@@ -63,8 +63,8 @@ class Connections:
         handles one request.
         """
         self.departures = RoundRobin(budget)
-        """Schedules the ends of connections that did not fit into this iteration of the loop: one slice ends one
-        connection.
+        """Schedules the cleanup of disconnected connections for which an iteration of the event loop had no time left:
+        one slice cleans up one connection.
         """
         self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()

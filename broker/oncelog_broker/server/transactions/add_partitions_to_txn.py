@@ -73,7 +73,9 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
 def response_to(
     request: AddPartitionsToTxnRequest, context: TransactionContext, code: ErrorCode
 ) -> AddPartitionsToTxnResponse:
-    """Return the response to a request of few partitions, all of which get this error code, below version 4."""
+    """Return the response to a request below version 4 in which all partitions have this error code. Only for requests
+    of few partitions, because the work is not divided into slices.
+    """
     result = run_steps(_result(_only(request), code, context))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 

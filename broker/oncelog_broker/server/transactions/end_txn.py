@@ -36,7 +36,7 @@ def handle(request: EndTxnRequest, context: TransactionContext) -> Answer[EndTxn
 def response_to(
     transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
 ) -> EndTxnResponse:
-    """Return the response with the result of the coordinator."""
+    """Return the response with the coordinator's result: the producer id and epoch to use next, or the error."""
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

@@ -58,7 +58,7 @@ def is_grown(log: PartitionLog) -> bool:
 
 
 def facts(log: PartitionLog) -> tuple[Any, ...]:
-    """What a log shows to the outside."""
+    """Return everything about a log that the rest of the broker can see."""
     end = log.log_end_offset
     return (
         log.log_start_offset, end, log.recovery_point, log.size_bytes, log.segment_base_offsets,

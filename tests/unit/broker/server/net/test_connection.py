@@ -340,7 +340,7 @@ async def test_requests_of_a_spent_loop_turn_wait_for_the_next_one() -> None:
 
 
 async def test_a_connection_whose_client_leaves_in_a_spent_loop_turn_ends_in_the_next_one() -> None:
-    """So other clients do not wait while one client closes thousands of connections at once."""
+    """The delay keeps other clients from waiting while one client closes thousands of connections at once."""
     wire = Wire()
     wire.connections.budget.claim()
     wire.turn_seconds = 2.0

@@ -337,7 +337,7 @@ class CountingCoordinator(Coordinator):
         return self._question()
 
     def usual_transactions(self, transactional_id: str) -> None:
-        """Return None, so that each verification is a question."""
+        """Return None, so that each verification asks the coordinator."""
 
     def answer_each(self, number: int, *codes: ErrorCode) -> None:
         self.asked[number].set_result(dict(zip(self.about[number], codes, strict=True)))
