@@ -204,7 +204,7 @@ DEFECTS: Final = (
         "timed-out-keeps-epoch",
         "a transaction that has timed out is aborted without fencing its producer",
         "oncelog_broker.coordinator.transaction.machine",
-        "            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.client.epoch)\n",
+        "            after = open_.fenced(self.now_ms(), spare_producer_id, last_epoch=open_.client.epoch)\n",
         "            after = open_\n",
         ("zombie-1", "zombie-2", "reader-committed"),
         20,

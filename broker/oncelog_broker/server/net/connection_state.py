@@ -35,7 +35,7 @@ class Event(Enum):
     LAST_REQUEST_TAKEN = "The request being handled is to be the last: a login was refused."
     CLIENT_LEFT = "The client sends no more, and a request or answer is left to handle or send."
     ALL_DONE = "No request is left to handle, and no pending answer would be sent."
-    CLOSED = "The broker closes it: it stops, or the client breaks a rule or a limit."
+    CLOSED = "The broker closes it: it stops, or the client breaks a rule or a limit. Or its transport is closed."
     LOST = "Its transport is closed, and no request is left to handle."
 
 
