@@ -83,6 +83,14 @@ OPEN: list[tuple[Any, ...]] = [("add", OLD, (0,), 0), ("produce", OLD, (0,), 0),
 @example([(("reconnect", OLD, 0, 0), [USUAL] * 4), (("reconnect", NEW, 3, 5), [USUAL] * 4)])
 @example([(("init", OLD), [OPEN]), (("advance", 61.0), [[("abort_timed_out",)], USUAL, [("init", OLD)], USUAL])])
 @example([(("follow",), [*REPEATED, OPEN, *REPEATED, USUAL])])
+@example(
+    [
+        (
+            ("gain_follower", True),
+            [[("follow",), ("produce", NEW, (0,), 0, 0), ("follow",), ("produce", NEW, (0,), 0, 0)]],
+        ),
+    ]
+)
 @example([(("gate", False), [USUAL]), (("gate", True), [USUAL])])
 def test_the_lanes_of_transactions_answer_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(

@@ -22,7 +22,6 @@ of a reassignment in `reassignment.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 from oncelog_broker.controller.candidates import Question
@@ -57,12 +56,11 @@ class PartitionChange(NamedTuple):
         return set(self.state.isr)
 
 
-def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """Return the changes in the order of writing: first the elections, because clients wait for them, then the others.
-    Both parts are sorted by topic and partition, so that the result does not depend on the order of `changes`.
+def writing_order(change: PartitionChange) -> tuple[bool, PartitionKey]:
+    """Return the sort key of a change. Elections are written first, because clients wait for them, then the other
+    changes; both by topic and partition, so that the order does not depend on the order in which they were decided.
     """
-    by_key = sorted(changes, key=lambda change: change.key)
-    return sorted(by_key, key=lambda change: not change.is_election)
+    return not change.is_election, change.key
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:

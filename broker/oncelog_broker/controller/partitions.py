@@ -17,7 +17,6 @@ from oncelog_broker.controller.elect_leaders import imbalances, requested_electi
 from oncelog_broker.controller.election import Undecided
 from oncelog_broker.controller.partition_decisions import (
     PartitionChange,
-    in_order,
     questions,
     reassignment_change,
     undecided,
@@ -256,7 +255,7 @@ class PartitionController(Reconciler):
                     is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
-            for piece in in_pieces(in_order(wanted)):
+            for piece in in_pieces(await self._in_order(wanted)):
                 again |= await self._write(piece, brokers)
             outcomes.update((key, None) for key in pending if key in written and key not in again)
             tried, pending = tried | written, [key for key in pending if key in written and key in again]

@@ -357,7 +357,10 @@ class PartitionLog:
         self.flusher.note_failed_flush()
         if not self.state.may_be_changed or self._fingerprint() == self._untouched:
             return None
-        self.local.complete_indexes()
+        try:
+            self.local.complete_indexes()
+        except OSError as error:
+            raise self.state.fail("close", error) from error
         self.producers.take_snapshot(self.local.log_end_offset)
         self.local.directory_dirty = True
         return self.flusher.prepare_flush()

@@ -37,6 +37,10 @@ class LoopBudget:
         self._end: float | None = None
         """Monotonic seconds when this iteration's budget is used up; None if nothing was claimed yet."""
 
+    def another(self) -> LoopBudget:
+        """Return a budget of as many seconds for other work, which then runs even if this budget is used up."""
+        return LoopBudget(self._monotonic, self._seconds)
+
     def claim(self) -> bool:
         """Return whether the budget allows one more step in this iteration of the event loop."""
         now = self._monotonic()

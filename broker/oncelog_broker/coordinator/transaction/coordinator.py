@@ -37,7 +37,7 @@ from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.host import Host
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError, UnencodableMessage
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 logger = logging.getLogger(__name__)
@@ -271,10 +271,14 @@ class TransactionCoordinator:
         KafkaError, StepFailed.
         """
         transactional_id = metadata.transactional_id
+        try:
+            batch = state_batch(metadata)
+        except UnencodableMessage as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{metadata!r} cannot be encoded: {error}") from error
         self.runtime.append(
             shard,
             transactional_id,
-            state_batch(metadata),
+            batch,
             TransactionRecord(transactional_id, metadata),
             ErrorCode.UNKNOWN_SERVER_ERROR,
         )

@@ -34,6 +34,8 @@ HEADS_KEPT: Final = 4096
 """Maximum number of cached batch heads (the bytes before the value). A transactional id in use has two or three; a head
 has about 80 bytes and the transactional id.
 """
+MAX_KEPT_ID_CHARS: Final = 256
+"""Keys and heads of longer transactional ids are not cached, because the cache would take too much memory."""
 LISTS_KEPT: Final = 1024
 """Maximum number of cached lists of partitions."""
 MAX_KEPT_PARTITIONS: Final = 32
@@ -68,10 +70,16 @@ def declared_value(metadata: TransactionMetadata) -> TransactionLogValue:
     )
 
 
-@lru_cache(maxsize=IDS_KEPT)
 def key_bytes(transactional_id: str) -> bytes:
     """Return the encoded key of a transactional id."""
+    return _kept_key(transactional_id) if len(transactional_id) <= MAX_KEPT_ID_CHARS else _key(transactional_id)
+
+
+def _key(transactional_id: str) -> bytes:
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_KEY_VERSION)
+
+
+_kept_key = lru_cache(maxsize=IDS_KEPT)(_key)
 
 
 def value_bytes(metadata: TransactionMetadata) -> bytes:
@@ -101,15 +109,15 @@ def state_batch(metadata: TransactionMetadata) -> bytearray:
     """Return the batch of one record that logs this state at the time of its last update; it has the bytes that
     `single_record_batch` builds.
     """
-    value = value_bytes(metadata)
-    batch = bytearray(_batch_head(metadata.transactional_id, len(value)) + value + NO_HEADERS)
+    value, name = value_bytes(metadata), metadata.transactional_id
+    head = _kept_head(name, len(value)) if len(name) <= MAX_KEPT_ID_CHARS else _batch_head(name, len(value))
+    batch = bytearray(head + value + NO_HEADERS)
     now_ms = metadata.last_update_timestamp
     TIMESTAMPS.pack_into(batch, BASE_TIMESTAMP_AT, now_ms, now_ms)
     CRC.pack_into(batch, CRC_AT, batch_crc(batch))
     return batch
 
 
-@lru_cache(maxsize=HEADS_KEPT)
 def _batch_head(transactional_id: str, value_size: int) -> bytes:
     """Return the bytes before the value in a batch with one record: the header, with timestamps and CRC 0, and the
     record's key and sizes.
@@ -117,6 +125,9 @@ def _batch_head(transactional_id: str, value_size: int) -> bytes:
     batch = single_record_batch(0, key_bytes(transactional_id), bytes(value_size))
     CRC.pack_into(batch, CRC_AT, 0)
     return bytes(batch[: len(batch) - value_size - len(NO_HEADERS)])
+
+
+_kept_head = lru_cache(maxsize=HEADS_KEPT)(_batch_head)
 
 
 # --- the parts of a value ---------------------------------------------------------------------------------------------

@@ -147,8 +147,10 @@ class LocalLog:
 
     def complete_indexes(self) -> None:
         """Add the entry for the largest timestamp to the time index of the active segment. A dormant segment has this
-        entry, because it was closed.
+        entry, because it was closed, unless it has grown since. Raises OSError.
         """
+        if self.active.has_grown:
+            self.wake()
         if self.active.offset_index.is_active:
             self.active.index_max_timestamp()
 

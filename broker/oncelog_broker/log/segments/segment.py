@@ -88,6 +88,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "first_timestamp",
+        "has_grown",
         "index_interval_bytes",
         "is_made",
         "next_offset",
@@ -121,6 +122,8 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_known = False
         self._max_timestamp_offset = base_offset
+        self.has_grown = False
+        """Whether the index files do not cover the last batches (`grow`), unless the segment was activated since."""
         self._grown_timestamp = NO_GROWTH
         """The largest timestamp of the records that `grow` has added, which the time index does not cover, and the
         offset of that timestamp."""
@@ -327,6 +330,7 @@ class Segment:
 
     def grow(self, growth: Growth) -> None:
         """Add the batches of `growth`, which the index files do not cover, to the end of a dormant segment."""
+        self.has_grown = True
         self.size, self.next_offset = growth.size, growth.log_end_offset
         self._grown_timestamp = growth.max_timestamp, growth.max_timestamp_offset
 

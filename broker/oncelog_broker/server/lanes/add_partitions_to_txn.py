@@ -41,6 +41,8 @@ lane remember requests that never come again.
 """
 MAX_REQUEST_BYTES: Final = 1024
 """The maximum size in bytes of a request that a lane remembers."""
+MAX_PARTITIONS: Final = 32
+"""The maximum number of partitions in a request that a lane remembers; each takes some 200 bytes of memory."""
 
 
 class Remembered:
@@ -159,6 +161,8 @@ class AddPartitionsToTxnLane:
             return
         topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
         if not topics or not transactional_id or any(topic.name in CLOSED_TO_CLIENTS for topic in topics):
+            return
+        if sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS:
             return
         if response is not None and (response.throttle_time_ms or _has_error(response)):
             return

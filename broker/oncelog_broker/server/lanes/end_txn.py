@@ -36,7 +36,9 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.templates import NoTemplate, changing
 
 MAX_KNOWN: Final = 64
-"""The maximum number of requests that a lane remembers, one for each transactional id and outcome."""
+"""The maximum number of requests that a lane remembers, one for each transactional id and outcome. A lane with this
+number learns nothing more, so a client that uses many transactional ids in turn costs no more than without a lane.
+"""
 MAX_REQUEST_BYTES: Final = 1024
 """The maximum size in bytes of a request that a lane remembers."""
 NUMBERS: Final = ("producer_id", "producer_epoch")
@@ -157,8 +159,10 @@ class EndTxnLane:
             self._will_learn = True
             return
         transactions = self._services.transactions.usual_transactions(request.transactional_id)
+        if transactions is None or len(self._known) == MAX_KNOWN:
+            return
         kept = self._kept(frame, request, context)
-        if transactions is None or kept is None or (len(self._known) == MAX_KNOWN and kept not in self._known):
+        if kept is None:
             return
         self._known[kept] = Remembered(request, transactions, context.client_id, context.client)
 

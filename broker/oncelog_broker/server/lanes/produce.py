@@ -254,6 +254,8 @@ class ProduceLane:
         """Remember a request that its handler has just served, so that the lane can serve similar requests later."""
         if self._is_known or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
+        if request.acks == 0:
+            return  # the client expects no response, and the lane sends one
         topic = request.topic_data[0]
         data = topic.partition_data[0]
         is_refused = response is not None and response.responses[0].partition_responses[0].error_code

@@ -223,7 +223,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers.lose_client()
         if self._lifecycle.state not in HANDLING or not self._leave():
             self._lifecycle.on(Event.CLOSED)  # handle nothing more, also if `_end` runs later
-            if self._loop_budget.claim():
+            self._connections.release(self, self.client_host)  # now, so that the client may connect again
+            if self._connections.departures.budget.claim():
                 self._end()
             else:
                 self._connections.departures.join(Departure(self._end))

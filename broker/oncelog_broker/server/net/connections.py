@@ -62,9 +62,10 @@ class Connections:
         """Schedules connections with a large request that did not fit into this iteration of the loop: one slice
         handles one request.
         """
-        self.departures = RoundRobin(budget)
+        self.departures = RoundRobin(budget.another())
         """Schedules the cleanup of disconnected connections for which an iteration of the event loop had no time left:
-        one slice cleans up one connection.
+        one slice cleans up one connection. Responses may use up `budget` in each iteration, so the cleanup has a budget
+        of its own.
         """
         self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
 from tests.support.loop_turns import turns
 
-from oncelog_broker.controller import writer
+from oncelog_broker.controller import reconciler, writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
-from oncelog_broker.controller.partition_decisions import PartitionChange, in_order
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.partitions import PartitionController
+from oncelog_broker.controller.reconciler import Reconciler
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
@@ -128,14 +130,24 @@ async def test_many_partitions_are_written_in_parts(cluster, term, topic, monkey
     assert cluster.shared.writes == writes + 2
 
 
-def test_changes_are_written_in_the_order_of_their_partitions_elections_first():
+@pytest.mark.parametrize(("at_once", "pauses"), [(1, 8), (3, 4), (4, 1)])
+async def test_changes_are_sorted_with_pauses_elections_first(monkeypatch, at_once, pauses):
     """The order of the partitions comes from sets, and must not depend on the hashes of topic names."""
+    monkeypatch.setattr(reconciler, "SORTED_AT_ONCE", at_once)
+    paused = []
+
+    async def pause():
+        paused.append(None)
+
+    controller = SimpleNamespace(pause=pause)
     state = PartitionState(1, 1, (1,), 1)
     keys = [(topic, partition) for topic in ("b", "a") for partition in (1, 0)]
     changes = [PartitionChange(PartitionKey(*key), state, 0, is_election=key[1] == 1) for key in keys]
     expected = [("a", 1), ("b", 1), ("a", 0), ("b", 0)]
-    assert [change.key for change in in_order(changes)] == expected
-    assert [change.key for change in in_order(reversed(changes))] == expected
+    assert [change.key for change in await Reconciler._in_order(controller, changes)] == expected
+    assert len(paused) == pauses
+    assert [change.key for change in await Reconciler._in_order(controller, changes[::-1])] == expected
+    assert await Reconciler._in_order(controller, []) == []
 
 
 def test_parts_are_small_enough_for_zookeeper(monkeypatch):

@@ -132,6 +132,31 @@ def test_it_is_the_log_that_recovery_gives(start: Callable[[], LogManager], data
     assert is_grown(log)
 
 
+@pytest.mark.parametrize("growth", GROWTHS)
+def test_it_is_closed_with_complete_indexes_although_nothing_was_appended(
+    start: Callable[[], LogManager], data: Path, growth: str
+) -> None:
+    """An orderly stop right after the start: the time index must have the new records, for retention and for readers
+    that seek by time.
+    """
+    killed_after(start, GROWTHS[growth])
+    stop(start())
+    started_both_ways(start, data)
+    killed_after(start, lambda log: append(log, b"newest", timestamp=NOW - 5))
+    started_both_ways(start, data)
+
+
+def test_a_log_whose_new_records_cannot_be_read_any_more_is_not_closed_cleanly(
+    start: Callable[[], LogManager], data: Path
+) -> None:
+    killed_after(start, GROWTHS["a record"])
+    manager = start()
+    log = only(manager)
+    os.truncate(log.local.active.path, log.local.active.size - 1)
+    manager.close()
+    assert not log.is_cleanly_closed
+
+
 def test_the_next_appends_continue_the_log(start: Callable[[], LogManager], data: Path) -> None:
     killed_after(start, lambda log: produce(log, 7, 1))
     manager = start()

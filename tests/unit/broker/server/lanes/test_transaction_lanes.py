@@ -18,12 +18,14 @@ from tests.support.served import TOPIC
 from tests.support.transaction_lanes import BEGUN, NEW, OLD, USUAL, World, transaction
 
 from oncelog.fail_points.point import VARIABLE
+from oncelog_broker.coordinator.transaction import coordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.server.lanes import add_partitions_to_txn, end_txn
 from oncelog_broker.server.lanes.add_partitions_to_txn import AddPartitionsToTxnLane
 from oncelog_broker.server.lanes.end_txn import EndTxnLane
 from oncelog_broker.server.lanes.produce import ProduceLane
 from oncelog_broker.server.net.lane import VARIABLE as LANES
+from oncelog_protocol.errors import KafkaError, UnencodableMessage
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.quotas import QuotaKey
 
@@ -140,6 +142,49 @@ async def test_a_lane_remembers_a_limited_number_of_requests(
     assert (served["AddPartitionsToTxnLane"], served["EndTxnLane"]) == (0, 0)
     await perform(world, transaction(OLD))
     assert (served["AddPartitionsToTxnLane"], served["EndTxnLane"]) == (1, 1)
+
+
+async def test_a_lane_remembers_no_request_with_many_partitions(
+    world: World, served: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(add_partitions_to_txn, "MAX_PARTITIONS", 1)
+    await perform(world, transaction(OLD, (0, 1)) * 3)
+    assert served["AddPartitionsToTxnLane"] == 0
+    await perform(world, transaction(OLD))
+    assert served["AddPartitionsToTxnLane"] == 1
+
+
+async def test_a_full_lane_of_ends_does_not_look_at_further_requests(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+    monkeypatch.setattr(end_txn, "MAX_KNOWN", 1)
+    monkeypatch.setattr(EndTxnLane, "_kept", lambda *arguments: looked.append(arguments))
+    await perform(world, transaction(OLD, commits=False) * 3)
+    assert looked == []
+
+
+async def test_a_producer_without_acknowledgements_gets_no_response_although_its_first_batch_was_late(
+    world: World, served: Counter[str]
+) -> None:
+    await perform(world, [("gain_follower", True), ("follow",)])
+    before = world.senders[NEW].client.wire.bytes
+    await perform(world, [("produce", NEW, (0,), 0, 0), ("follow",), *[("produce", NEW, (0,), 0, 0)] * 3])
+    assert world.senders[NEW].client.wire.bytes == before
+    assert served["ProduceLane"] == 0
+
+
+async def test_a_state_that_cannot_be_encoded_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "state_batch", _unencodable)
+    shard = world.transactions.runtime.shard(OLD)
+    before = shard.machine.transactions[OLD]
+    with pytest.raises(KafkaError, match="cannot be encoded"):
+        world.transactions._log(shard, before)
+    assert (shard.machine.transactions[OLD], world.transactions.runtime.is_current(shard)) == (before, True)
+
+
+def _unencodable(metadata: object) -> bytearray:
+    raise UnencodableMessage("for this test")
 
 
 async def test_a_batch_takes_no_lane_while_an_earlier_batch_must_be_sent_again(
