@@ -151,7 +151,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
                 ("9,900 connections opened, one request each: CPU", "9,900 connections opened"),
                 ("9,900 connections, one record from each: CPU", "9,900 connections, one record of 100 B from each"),
                 (
-                    "9,900 idle connections: CPU",
+                    "9,900 idle connections, and one that asks 200 times a second: CPU",
                     "9,900 idle connections beside one that asks 200 times a second",
                 ),
                 (
