@@ -28,13 +28,22 @@ from group_load import ClassicMember, ConsumerMember  # noqa: E402
 from kept import keep  # noqa: E402
 from raw import RawClient  # noqa: E402
 from table import Row  # noqa: E402
-from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another  # noqa: E402
+from transaction_load import (  # noqa: E402
+    GROUP,
+    ONE_RECORD,
+    RawProducer,
+    find_coordinator,
+    one_after_another,
+    side_by_side,
+)
 
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 12
 TOPIC: Final = "load"
 WIDE: Final = "wide"
 """The name of the topic with ten partitions."""
+MANY: Final = "many"
+PRODUCERS: Final = 64
 LONG_BATCHES: Final = (64 << 10, 1040 << 10)
 """Sizes in bytes of the batches of the logs that are read 1 MB at a time."""
 
@@ -48,6 +57,9 @@ class Build:
     reads: dict[int, tuple[list[bytes], int]] = field(default_factory=dict)
     """Maps the size of batches to the requests that read a log of such batches, and their total bytes."""
     spent: dict[str, list[float]] = field(default_factory=dict)
+    producers: list[RawProducer] = field(default_factory=list)
+    """Transactional producers, each with its own connection and partition; the first load that needs them opens them.
+    """
 
 
 Load = Callable[[Build], cost.Cost]
@@ -130,6 +142,27 @@ def transactions(version: int, partitions: int, count: int) -> Load:
     return run
 
 
+def transactions_at_once(count: int) -> Load:
+    """Return a load of `count` V1 transactions of one record by each of PRODUCERS producers concurrently."""
+
+    def run(build: Build) -> cost.Cost:
+        if not build.producers:
+            cost.create_topic(build.client, MANY, PRODUCERS)
+            build.producers = [
+                RawProducer(RawClient(build.broker.port), MANY, [number], ONE_RECORD, 1, f"{MANY}-{number}")
+                for number in range(PRODUCERS)
+            ]
+        requests = [[producer.transaction() for _ in range(count)] for producer in build.producers]
+
+        def work() -> tuple[int, int]:
+            side_by_side([producer.client for producer in build.producers], requests)
+            return count * PRODUCERS, 0
+
+        return cost.measured(build.broker.pid, work)
+
+    return run
+
+
 LOADS: Final[dict[str, Load]] = {
     "produce 1 x 100 B, 1 in flight": produce(100, 100, 1500, 1),
     "produce 1 x 100 B, 64 in flight": produce(100, 100, 3000, 64),
@@ -146,6 +179,7 @@ LOADS: Final[dict[str, Load]] = {
     "transaction of one record (V2)": transactions(2, 1, 300),
     "transaction of one record (V1)": transactions(1, 1, 300),
     "transaction over 10 partitions (V1)": transactions(1, 10, 100),
+    "transactions of 64 producers (V1)": transactions_at_once(6),
 }
 
 
@@ -167,7 +201,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--before", required=True, help="the `oncelog` command of the build to compare with")
     arguments.add_argument("--after", default=None, help="by default the one of this environment")
-    arguments.add_argument("--only", choices=list(LOADS))
+    arguments.add_argument("--only", choices=list(LOADS), nargs="+", help="measure only these loads")
     arguments.add_argument("--turns", type=int, default=TURNS)
     arguments.add_argument("--keep", action="store_true", help="keep the figures as the part `compared`")
     options = arguments.parse_args()
@@ -175,7 +209,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         builds = [opened(stack, options.before), opened(stack, options.after)]
         for name, load in LOADS.items():
-            if options.only not in (None, name):
+            if options.only is not None and name not in options.only:
                 continue
             for turn in range(options.turns + 1):
                 for build in builds if turn % 2 else reversed(builds):

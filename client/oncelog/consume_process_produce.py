@@ -88,9 +88,9 @@ async def _to_commit(
     """
     if polled:
         return {partition: consumed[partition] for partition in polled}
-    for partition in stored.keys() - consumed.keys():
+    for partition in [each for each in stored if each not in consumed]:
         del stored[partition]  # the group may have moved the partition to another member, which commits its offset
-    new = consumed.keys() - stored.keys()
+    new = [partition for partition in consumed if partition not in stored]
     if new:
         found = await consumer.committed(new)
         stored.update({partition: None if told is None else told.offset for partition, told in found.items()})

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
-from weakref import WeakSet
 
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, FileStamp, FileSystemSync
 from oncelog_broker.runtime.file_lock import LockHeld
@@ -109,8 +108,8 @@ class SimulatedDisk:
         """
         self.storage = storage
         self.troubles = troubles
-        self.open_files: WeakSet[SimulatedFile] = WeakSet()
-        """The files that the process has open."""
+        self.open_files = 0
+        """The number of files that the process has open."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -362,7 +361,7 @@ class SimulatedLock:
 class SimulatedFile:
     """Implements `runtime.disk.File` on an inode. Bytes that were read from the file never change afterwards."""
 
-    __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
+    __slots__ = ("_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
@@ -371,7 +370,7 @@ class SimulatedFile:
         self.is_lent = False
         self.path = path
         self.size = len(inode.data)
-        disk.open_files.add(self)
+        disk.open_files += 1
 
     def append(self, *buffers: Buffer) -> int:
         disk, inode, position = self._disk, self._inode, self.size
@@ -419,5 +418,8 @@ class SimulatedFile:
         self._inode.sync()
 
     def close(self) -> None:
-        self._is_closed = True
-        self._disk.open_files.discard(self)
+        if not self._is_closed:
+            self._is_closed = True
+            self._disk.open_files -= 1
+
+    __del__ = close

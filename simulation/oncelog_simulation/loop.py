@@ -38,6 +38,7 @@ CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.0000
 """Virtual seconds that one reading of the clock may take; one value is drawn for each iteration. With the largest
 values, code that loops until a deadline ends after a few readings.
 """
+CLOCK_CHOICES: Final = len(CLOCK_SECONDS)
 JOB_SECONDS: Final = 0.002
 """Mean virtual seconds until a worker thread has done a job."""
 SHARED_THREADS: Final = 32
@@ -48,6 +49,10 @@ _WAKE: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancell
 """The callback at the end of `asyncio.sleep`: it completes a future and runs no other code."""
 
 
+_NEW_TASKS: Final = count(1)
+"""Numbers of tasks that the loop has not numbered yet."""
+
+
 class NothingLeft(RuntimeError):
     """Raised if the run has not ended, but no event is left that could continue it."""
 
@@ -55,7 +60,9 @@ class NothingLeft(RuntimeError):
 class _Future(asyncio.Future[Any]):
     """A future that hashes by its number."""
 
-    number = 0
+    __slots__ = ("number",)
+
+    number: int
 
     def __hash__(self) -> int:
         return self.number
@@ -64,8 +71,16 @@ class _Future(asyncio.Future[Any]):
 class Task(asyncio.Task[Any]):
     """A task that hashes by its number, and knows its process."""
 
-    number = 0
+    number: int
     process: Process
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Task:  # noqa: ARG004 - __init__ takes them
+        """Give the task a hash of its own before `__init__` adds it to asyncio's set of all tasks. With equal hashes,
+        each new task would be compared with all others in this set.
+        """
+        task = super().__new__(cls)
+        task.number = -next(_NEW_TASKS)
+        return task
 
     def __hash__(self) -> int:
         return self.number
@@ -147,6 +162,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Seconds that the current iteration has taken so far."""
         self._clock_seconds = CLOCK_SECONDS[0]
         self._random = random
+        self._draw = random.random
         self._heap: list[tuple[float, int, _Timer | Process | _Event]] = []
         self._numbers = count(1)
         self._is_over = False
@@ -175,6 +191,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The process whose iteration runs; None between iterations."""
         self.set_task_factory(self._make_task)
         self.set_debug(False)
+        self.get_debug = bool  # type: ignore[method-assign]  # returns False; each new future calls this
 
     # --- time
 
@@ -262,58 +279,63 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _schedule_turn(self, process: Process) -> None:
         process.has_turn = True
-        heappush(self._heap, (max(self.now + self._ahead, process.busy_until), next(self._numbers), process))
+        when, busy_until = self.now + self._ahead, process.busy_until
+        heappush(self._heap, (when if when >= busy_until else busy_until, next(self._numbers), process))
 
     # --- the heap of events
 
     def _run_once(self) -> None:
         """Run events until the loop is stopped."""
-        heap = self._heap
+        heap, run_turn = self._heap, self._turn
         while not self._stopping:  # type: ignore[attr-defined]
             if not heap:
                 raise NothingLeft("the world waits, and no event is left")
             when, _, what = heappop(heap)
             if when > self.now:
                 self.now = when
-            if type(what) is Process:
-                what.has_turn = False
-                if what.is_alive and not what.is_paused:
-                    self._turn(what)
-                continue
-            if type(what) is _Event:
-                what.callback(*what.args)
+            kind = type(what)
+            if kind is Process:
+                process: Process = what  # type: ignore[assignment]
+                process.has_turn = False
+                if process.is_alive and not process.is_paused:
+                    run_turn(process)
+            elif kind is _Event:
+                event: _Event = what  # type: ignore[assignment]
+                event.callback(*event.args)
                 self._ahead = 0.0
-                continue
-            assert type(what) is _Timer
-            process = what.process
-            if what._cancelled:
-                continue
-            if not process.is_alive:
-                process.remains.append(what)
-                continue
-            process.ready.append(what)
-            if process.has_turn or process.is_paused:
-                continue
-            if process.busy_until <= self.now:
-                self._turn(process)
             else:
-                self._schedule_turn(process)
+                timer: _Timer = what  # type: ignore[assignment]
+                if timer._cancelled:
+                    continue
+                process = timer.process
+                if not process.is_alive:
+                    process.remains.append(timer)
+                    continue
+                process.ready.append(timer)
+                if process.has_turn or process.is_paused:
+                    continue
+                if process.busy_until <= self.now:
+                    run_turn(process)
+                else:
+                    self._schedule_turn(process)
 
     def _turn(self, process: Process) -> None:
         """Run all ready callbacks of a process."""
         self.turns += 1
         self.current = self._running = process
         self._ahead = 0.0
-        random = self._random.random
-        self._clock_seconds = CLOCK_SECONDS[int(random() * len(CLOCK_SECONDS))]
-        ready, has_run_code = process.ready, False
-        self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
-        for _ in range(len(ready)):
+        draw, ready = self._draw, process.ready
+        self._clock_seconds = CLOCK_SECONDS[int(draw() * CLOCK_CHOICES)]
+        count, has_run_code = len(ready), False
+        self.fingerprint = hash((self.fingerprint, self.now, process.number, count))
+        while count:
+            count -= 1
             handle = ready.popleft()
             if handle._cancelled:
                 continue
             callback = handle._callback  # type: ignore[attr-defined]
-            has_run_code = has_run_code or (callback is not _WAKE and callback is not _set_result)
+            if callback is not _WAKE and callback is not _set_result:
+                has_run_code = True
             try:
                 handle._context.run(callback, *handle._args)  # type: ignore[attr-defined]
             except (SystemExit, KeyboardInterrupt):
@@ -322,7 +344,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self._callback_failed(handle, error)
             if not process.is_alive:
                 break
-        process.busy_until = self.now + self._ahead + random() * TURN_SECONDS
+        process.busy_until = self.now + self._ahead + draw() * TURN_SECONDS
         self.current, self._running = self.director, None
         self._ahead = 0.0
         self._clock_seconds = CLOCK_SECONDS[0]
@@ -399,7 +421,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             number = SHARED_THREADS if executor is None else int(getattr(executor, "_max_workers", 1))
             threads = self._threads[process, id(executor)] = [0.0] * number
             self._remains.append(executor)  # keeps the executor alive, so that no other executor gets its id
-        free = min(range(len(threads)), key=threads.__getitem__)
+        free = threads.index(min(threads))
         now = self.now + self._ahead
         threads[free] = max(now, threads[free]) + process.random.expovariate(1 / JOB_SECONDS)
         self.call_in(process, threads[free], self._run_job, done, func, args)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults.catalogue import FAULTS, end_all
 from oncelog_simulation.guard import guarded
-from oncelog_simulation.judges.last_look import DIRECTOR, assignments_counted
+from oncelog_simulation.judges.last_look import DIRECTOR, assignments_noted
 from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored
 from oncelog_simulation.machine import BrokerMachine
@@ -125,7 +125,7 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     try:
         # DISK_TROUBLES is the only state that all brokers in one Python process share.
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))
-        with guarded(world.loop), log_lines_noted(world), assignments_counted(world):
+        with guarded(world.loop), log_lines_noted(world), assignments_noted(world):
             world.loop.run_until_complete(_play(world, scenario))
             world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)
             digest = world.timeline.digest()
@@ -254,16 +254,18 @@ async def _conclude(world: World, judge: Judge) -> None:
         world.violate(judge.name, f"could not conclude within {limit:g} s")
 
 
-class _Seen(NamedTuple):
-    """Everything on which the judges that see only partitions depended at their last look at a broker."""
+class _Seen:
+    """Everything on which the judges that see only partitions depended at their last look at a broker. `own` and
+    `directors` are the numbers of assignments by the broker and by the director (`judges.last_look`).
+    """
 
-    own: int
-    directors: int
-    """How often the broker and the director had assigned an attribute of a partition or log (`judges.last_look`)."""
-    zxid: int
-    power_cuts: int
-    topic_configs: object
-    broker: Broker
+    __slots__ = ("broker", "directors", "metadata", "own", "power_cuts", "topic_configs", "zxid")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.metadata = broker.parts.membership.metadata
+        self.own = self.directors = self.zxid = self.power_cuts = -1
+        self.topic_configs: object = None
 
 
 class _Looking:
@@ -291,20 +293,22 @@ class _Looking:
         looks = self._all
         broker, assigned = machine.broker, world.assigned
         if broker is not None and assigned is not None:
-            topic_configs = broker.parts.membership.metadata.image.topic_configs
-            known = self._seen.get(host)
+            seen = self._seen.get(host)
+            if seen is None or seen.broker is not broker:
+                seen = self._seen[host] = _Seen(broker)
+            topic_configs = seen.metadata.image.topic_configs
+            own, directors = len(assigned[host]), len(assigned[DIRECTOR])
             if (
-                known is not None
-                and known.own == assigned[host]
-                and known.directors == assigned[DIRECTOR]
-                and known.zxid == zxid
-                and known.power_cuts == power_cuts
-                and known.topic_configs is topic_configs
-                and known.broker is broker
+                seen.own == own
+                and seen.directors == directors
+                and seen.zxid == zxid
+                and seen.power_cuts == power_cuts
+                and seen.topic_configs is topic_configs
             ):
                 looks = self._others
             else:
-                self._seen[host] = _Seen(assigned[host], assigned[DIRECTOR], zxid, power_cuts, topic_configs, broker)
+                seen.own, seen.directors, seen.zxid = own, directors, zxid
+                seen.power_cuts, seen.topic_configs = power_cuts, topic_configs
         for look, name in looks:
             for what in look(world, machine):
                 world.violate(name, what)

@@ -26,6 +26,7 @@ from oncelog_simulation.judges.shared import WORKLOAD as SHARERS
 from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.judges.streams_tasks import WORKLOAD as STREAMS_MEMBERS
 from oncelog_simulation.judges.streams_tasks import StreamsTasks
+from oncelog_simulation.judges.unstable import Unstable
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.weeks import prolonged
 from oncelog_simulation.workloads.catalogue import (
@@ -73,6 +74,7 @@ class WholeCluster:
             committed,
             Decisions(committed),
             Durable(committed),
+            Unstable(),
             Elections(world),
             Leases(world),
             Laggards(),

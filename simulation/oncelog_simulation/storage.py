@@ -20,6 +20,7 @@ import errno
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import lru_cache
 from itertools import count
 from random import Random
 
@@ -28,16 +29,33 @@ _CHANGES = count(1)
 
 
 class Inode:
-    """The bytes of a file, in their written and in their durable state."""
+    """The bytes of a file, in their written and in their durable state.
 
-    __slots__ = ("_is_rewritten", "_lost", "changed", "data", "durable", "durable_changed", "modified_ms", "number")
+    The durable bytes are usually a prefix of the written bytes, and then only their number is stored. `_kept` has them
+    when they differ, for example after a truncation that is not synced.
+    """
+
+    __slots__ = (
+        "_is_rewritten",
+        "_kept",
+        "_lost",
+        "_synced",
+        "changed",
+        "data",
+        "durable_changed",
+        "modified_ms",
+        "number",
+    )
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable = bytearray()
         self.modified_ms = 0
         self.number = self.changed = self.durable_changed = next(_CHANGES)
         """The number of the inode, and the numbers of the last change and of the last durable change."""
+        self._synced = 0
+        """The number of durable bytes if these are a prefix of the written bytes."""
+        self._kept: bytearray | None = None
+        """The durable bytes; None if they are the first `_synced` bytes of the written bytes."""
         self._is_rewritten = False
         """Whether a change other than an append was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
@@ -45,17 +63,38 @@ class Inode:
         contain zeros.
         """
 
+    @property
+    def durable(self) -> bytes:
+        """The bytes on the disk."""
+        return bytes(self.data[: self._synced] if self._kept is None else self._kept)
+
+    @property
+    def durable_size(self) -> int:
+        """The number of bytes on the disk."""
+        return self._synced if self._kept is None else len(self._kept)
+
+    @property
+    def synced_size(self) -> int:
+        """The length of the common prefix of the written and the durable bytes."""
+        return self._synced if self._kept is None else common_size(self.data, self._kept)
+
+    def _note_rewritten(self) -> None:
+        """Keep the durable bytes, because written bytes that are durable are about to change."""
+        self._is_rewritten = True
+        if self._kept is None:
+            self._kept = self.data[: self._synced]
+
     def write(self, position: int, data: bytes) -> None:
-        if position < len(self.durable):
-            self._is_rewritten = True
+        if position < self.durable_size:
+            self._note_rewritten()
         self.data[position : position + len(data)] = data
         self.changed = next(_CHANGES)
 
     def truncate(self, size: int) -> None:
         self.changed = next(_CHANGES)
         if size < len(self.data):
-            if size < len(self.durable):
-                self._is_rewritten = True
+            if size < self.durable_size:
+                self._note_rewritten()
             del self.data[size:]
             self._lost = [(begin, min(end, size)) for begin, end in self._lost if begin < size]
         else:
@@ -63,18 +102,16 @@ class Inode:
 
     def sync(self) -> None:
         self.durable_changed = self.changed
-        if self._is_rewritten or self._lost:
-            self.durable = bytearray(self.data)
+        self._kept, self._synced, self._is_rewritten = None, len(self.data), False
+        if self._lost:
+            self._kept = bytearray(self.data)
             for begin, end in self._lost:
-                self.durable[begin:end] = bytes(end - begin)
-            self._is_rewritten = False
-        else:
-            self.durable += memoryview(self.data)[len(self.durable) :]
+                self._kept[begin:end] = bytes(end - begin)
 
     def fail_sync(self) -> None:
         """Mark unsynced data as never to be synced; the process can still read them."""
-        if len(self.data) > len(self.durable):
-            self._lost.append((len(self.durable), len(self.data)))
+        if len(self.data) > self.durable_size:
+            self._lost.append((self.durable_size, len(self.data)))
 
     @property
     def has_lost_writes(self) -> bool:
@@ -83,8 +120,8 @@ class Inode:
 
     def rot(self, position: int, bit: int) -> None:
         """Flip a bit on the disk."""
-        for held in (self.data, self.durable):
-            if position < len(held):
+        for held in (self.data, self._kept):
+            if held is not None and position < len(held):
                 held[position] ^= 1 << bit
 
     def cut_power(self, random: Random) -> None:
@@ -93,12 +130,12 @@ class Inode:
         self.data = bytearray(self._after_power_cut(random))
         self.changed = self.durable_changed if self.data == before else next(_CHANGES)
         self.durable_changed = self.changed
-        self.durable = bytearray(self.data)
+        self._kept, self._synced = None, len(self.data)
         self._is_rewritten = False
         self._lost = []
 
     def _after_power_cut(self, random: Random) -> bytes:
-        durable = bytes(self.durable)
+        durable = self.durable
         if self._is_rewritten or self._lost:
             if random.random() < 0.5:
                 return durable  # no change since the last sync has reached the disk
@@ -148,9 +185,7 @@ class Storage:
     def find(self, path: str) -> Node | None:
         """Return the node at this path; None if it does not exist."""
         node: Node | None = self.root
-        for name in path.split("/"):
-            if not name:
-                continue
+        for name in _names(path):
             if type(node) is not Directory:
                 return None
             node = node.entries.get(name)
@@ -290,6 +325,11 @@ class Storage:
         """Remove all files, like a replacement of the disk."""
         self.root = Directory()
         self._journal = []
+
+
+@lru_cache(maxsize=10_000)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name)
 
 
 def common_size(one: bytes | bytearray, other: bytes | bytearray) -> int:

@@ -24,7 +24,9 @@ LEISURE: Final = 120.0
 """Value of `Plan.leisure`. Faults last as many times longer than usual, because sessions and the limit after which a
 replica is out of sync are also longer.
 """
-BUSY: Final = frozenset({"lost answers of the store", "flapping", "leadership flaps", "stalled streams"})
+BUSY: Final = frozenset(
+    {"lost answers of the store", "flapping", "leadership flaps", "stalled streams", "late messages"}
+)
 """Faults that change something several times a second for as long as they last; they do not last longer than usual."""
 PACE: Final = 7200.0
 """Value of `Plan.pace`: a client that usually pauses for half a second between two steps pauses for an hour."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -64,9 +63,9 @@ class World(Surroundings):
         """The strikes that have an effect now."""
         self.struck: dict[str, int] = {}
         """The number of strikes that had an effect, by kind of fault."""
-        self.assigned: Counter[str] | None = None
-        """How often the processes of each host have set an attribute of a partition or of its log; None if this is not
-        counted (`judges.last_look`).
+        self.assigned: Mapping[str, list[int]] | None = None
+        """For each host, the owners (by `id`) of the attributes of partitions and logs that its processes have set;
+        None if they are not noted (`judges.last_look`).
         """
         self.rotted: dict[str, set[str]] = {}
         """For each broker on whose disk a bit has changed, the names of the damaged logs, until the disk is

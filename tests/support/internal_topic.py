@@ -30,8 +30,9 @@ class InternalTopic:
     The object also serves as `Deadlines`: it only stores the timers, and the test advances the clock and fires them.
     """
 
-    def __init__(self, directory: Path, partitions: int = 1, disk: Disk | None = None) -> None:
+    def __init__(self, directory: Path, partitions: int = 1, disk: Disk | None = None, topic: str = TOPIC) -> None:
         self.directory = directory
+        self.topic = topic
         self.disk = disk or RealDisk()
         self.clock = ManualClock()
         self.tasks = Tasks()
@@ -53,8 +54,8 @@ class InternalTopic:
             log = self.logs.get(index)
             if log is None:
                 log = self.logs[index] = PartitionLog.open(
-                    self.directory / f"{TOPIC}-{index}",
-                    topic=TOPIC,
+                    self.directory / f"{self.topic}-{index}",
+                    topic=self.topic,
                     partition=index,
                     config=self.config,
                     disk=self.disk,
@@ -62,7 +63,12 @@ class InternalTopic:
                 )
             if index not in self.led:
                 self.led[index] = Partition(
-                    TOPIC, TOPIC_ID, index, log, broker_id=1, may_lead=lambda: self.may_lead is None or self.may_lead()
+                    self.topic,
+                    TOPIC_ID,
+                    index,
+                    log,
+                    broker_id=1,
+                    may_lead=lambda: self.may_lead is None or self.may_lead(),
                 )
             self.led[index].lead(self.epoch, (1,), self.replicas)
         return self._publish()
@@ -74,14 +80,14 @@ class InternalTopic:
 
     def _publish(self) -> ClusterImage:
         partition = images.PartitionState((1,), (1,), 1, self.epoch, self.epoch)
-        self.image = self.image.with_topic(Topic(TOPIC, TOPIC_ID, dict.fromkeys(range(self.count), partition)))
+        self.image = self.image.with_topic(Topic(self.topic, TOPIC_ID, dict.fromkeys(range(self.count), partition)))
         return self.image
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
-        return self.led.get(index) if topic == TOPIC else None
+        return self.led.get(index) if topic == self.topic else None
 
     def leader(self, topic: str, index: int) -> Partition:
-        if topic != TOPIC or index not in self.led:
+        if topic != self.topic or index not in self.led:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.led[index]
 

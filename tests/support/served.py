@@ -125,6 +125,22 @@ class Coordinator:
     def add_partitions(self, transactional_id: str, asking: Any, partitions: Any, version: int) -> Any:
         return self.code
 
+    def usual_transactions(self, transactional_id: str) -> UsualTransactions:
+        return UsualTransactions(self)
+
+
+class UsualTransactions:
+    """Replaces the object by which the lane of Produce verifies a transaction, or adds a partition to it."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.coordinator = coordinator
+
+    def has_open(self, *_: Any) -> bool:
+        return self.coordinator.code is ErrorCode.NONE
+
+    def register(self, *_: Any) -> ErrorCode | None:
+        return ErrorCode.NONE if self.coordinator.code is ErrorCode.NONE else None
+
 
 class Client:
     """One connection. A client whose correlation ids count from 0."""

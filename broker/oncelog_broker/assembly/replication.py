@@ -69,7 +69,7 @@ class Replication:
             security = securities[listener].towards_brokers
             peers = BrokerPeers(settings.node_id, listener, metadata, host, security=security)
             undo.callback(peers.close)
-            metadata.subscribe(lambda _, new: peers.on_image(new))
+            metadata.subscribe(peers.on_image)
             producer_ids = await _producer_ids(settings, storage, membership, host)
             await _look_at_logs(settings, storage, membership)
             leaders = LeaderCheck(settings.node_id, peers)

@@ -58,8 +58,11 @@ class PartitionChange(NamedTuple):
 
 
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """Return the changes in the order of writing: elections come first, because clients wait for them."""
-    return sorted(changes, key=lambda change: not change.is_election)
+    """Return the changes in the order of writing: elections come first, because clients wait for them, and each part is
+    in the order of topic names and partitions, whatever the order of `changes`.
+    """
+    by_key = sorted(changes, key=lambda change: change.key)
+    return sorted(by_key, key=lambda change: not change.is_election)
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:

@@ -15,7 +15,13 @@ from oncelog_broker.controller.alter_partition import Proposal, check_sender, de
 from oncelog_broker.controller.candidates import OFFLINE, Question
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
 from oncelog_broker.controller.election import Undecided
-from oncelog_broker.controller.partition_decisions import PartitionChange, questions, reassignment_change, undecided
+from oncelog_broker.controller.partition_decisions import (
+    PartitionChange,
+    in_order,
+    questions,
+    reassignment_change,
+    undecided,
+)
 from oncelog_broker.controller.reassignment import begin, staying_in_sync
 from oncelog_broker.controller.reconciler import MAX_ATTEMPTS, Reconciler, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
@@ -220,16 +226,21 @@ class PartitionController(Reconciler):
         changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
         if self._must_read_all:
             await self._settle(())
-        note_shutdown(self.view, broker, broker_epoch)
+        try:
+            note_shutdown(self.view, broker, broker_epoch)
+        except KafkaError:
+            # The view already has the new registrations, so no later event would decide these partitions.
+            await self._settle(self.view.keys_on(changed))
+            raise
         await self._settle(self.view.keys_on({broker, *changed}))
-        return [key for key in self.view.keys_on({broker}) if is_left_to(self.view, broker, key)]
+        return sorted(key for key in self.view.keys_on({broker}) if is_left_to(self.view, broker, key))
 
     async def _elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
         await self._look_for_brokers()  # the sender may know of a dead leader that this broker has not noticed
         outcomes: dict[PartitionKey, KafkaError | None] = {}
-        pending = set(self.view.states if keys is None else keys)
+        pending = list(dict.fromkeys(self.view.states if keys is None else keys))
         tried: set[PartitionKey] = set()
         for _ in range(MAX_ATTEMPTS):
             brokers = self.view.brokers
@@ -244,10 +255,10 @@ class PartitionController(Reconciler):
                     is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
-            for piece in in_pieces(wanted):
+            for piece in in_pieces(in_order(wanted)):
                 again |= await self._write(piece, brokers)
-            outcomes.update(dict.fromkeys(written - again))
-            tried, pending = tried | written, written & again
+            outcomes.update((key, None) for key in pending if key in written and key not in again)
+            tried, pending = tried | written, [key for key in pending if key in written and key in again]
             await self._settle(again)
             if not pending:
                 return outcomes

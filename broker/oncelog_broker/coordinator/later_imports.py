@@ -1,6 +1,7 @@
-"""Imports the coordinators in short steps: soon after the broker listens, or before the first request that needs them.
+"""Imports the coordinators, and compaction, in short steps: soon after the broker listens, or before the first request
+that needs a coordinator.
 
-A broker imports no coordinator before it listens. All their modules together would stop the event loop for up to a
+A broker imports none of them before it listens. All their modules together would stop the event loop for up to a
 tenth of a second; one step takes a few milliseconds, and other work runs between two steps.
 """
 
@@ -42,6 +43,7 @@ _OF_COORDINATORS: Final = (
     "transaction.coordinator",
 )
 LATER: Final = (
+    "oncelog_broker.log.compaction.compaction",
     *(f"oncelog_broker.coordinator.{name}" for name in _OF_COORDINATORS),
     "oncelog_broker.sharing.acknowledgement",
     "oncelog_broker.sharing.share_partitions",

@@ -321,21 +321,22 @@ class CoordinatorRuntime(Generic[M]):
 
     # --- methods for fast lanes, which do the effects of a usual request without an `Effects` object ------------------
 
-    def ready_shard(self, index: int, partitions: int) -> Shard[M] | None:
+    def led_shard(self, index: int, partitions: int) -> Shard[M] | None:
         """Return the shard of the partition `index`, which stored a key when the topic had this many `partitions`. The
-        result is None if another partition may store the key now, or if the shard may not respond now: a record is not
-        committed yet, or another broker may be the coordinator.
+        result is None if another partition may store the key now, or if another broker may be the coordinator.
         """
         shard = self._shards.get(index)
-        if (
-            shard is None
-            or not shard.is_loaded
-            or self.partitions != partitions
-            or not shard.is_committed
-            or not self._may_lead()
-        ):
+        if shard is None or not shard.is_loaded or self.partitions != partitions:
             return None
-        return shard
+        may_lead = self._replicas.may_lead
+        return shard if may_lead is None or may_lead() else None
+
+    def ready_shard(self, index: int, partitions: int) -> Shard[M] | None:
+        """Return the shard as `led_shard`, but None if the shard may not respond now, because a record is not committed
+        yet.
+        """
+        shard = self.led_shard(index, partitions)
+        return shard if shard is not None and shard.is_committed else None
 
     def append(self, shard: Shard[M], key: str, batch: bytearray, record: Any, too_large: ErrorCode) -> None:
         """Append the batch of one record of `key`, and replay the record, as `step` does for a step whose only record
@@ -350,13 +351,22 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, key, failure, reload=True)
             raise failure from error
 
-    def when_committed(self, shard: Shard[M], key: str, response: R, failed: Callable[[KafkaError], R]) -> Answer[R]:
+    def when_committed(
+        self, shard: Shard[M], key: str, response: R, failed: Callable[[KafkaError], R], end: Any = None
+    ) -> Answer[R]:
         """Return `response`, or a future of the response if records of the shard are not committed yet. `failed`
-        translates an error into a response.
+        translates an error into a response. `end`: a value for `on_end`, as in `Effects.ends`; None if there is none.
         """
+        partition = shard.partition
+        if shard.is_committed:
+            if end is not None:
+                self._on_end(shard, end, partition.leader_epoch)
+            return response
         waiter: Waiter[R] = Waiter(failed)
         effects = Effects()
         effects.reply(waiter, response)
+        if end is not None:
+            effects.ends.append(end)
         self._carry_out(shard, effects)
         return _outcome(shard, key, waiter)
 

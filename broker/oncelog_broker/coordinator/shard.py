@@ -115,7 +115,15 @@ class Shard(Generic[M]):
     def is_committed(self) -> bool:
         """Whether all records of the partition are committed (on all in-sync replicas)."""
         partition = self.partition
-        return partition.high_watermark >= partition.log.log_end_offset
+        return partition.high_watermark >= partition.log.local.log_end_offset
+
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether all records of the partition are committed, and the next record is committed when it is appended,
+        because it waits neither for other replicas nor for the disk.
+        """
+        partition = self.partition
+        return partition.is_alone and not partition.waits_for_disk and self.is_committed
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
         """Store `waiter`, which gets its reply from a later request or timer for `key`; `future` completes when the

@@ -1,12 +1,14 @@
 """The state of a cleanly closed log, from which the log is opened again without reading its files.
 
-The caller must know that no file of the log has changed since the log was closed (`directories/closed_logs.py`).
+The caller must know that no file of the log has changed since the log was closed, or that the log has only grown
+(`directories/closed_logs.py`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from oncelog_broker.log.header_fields import HeaderFields
 from oncelog_broker.log.leader_epochs import EpochEntry
 from oncelog_protocol.light_classes import NamedTuple
 
@@ -40,3 +42,18 @@ class ClosedLog(NamedTuple):
     epochs: tuple[EpochEntry, ...]
     producers: tuple[bytes, ...]
     """The entries of the producers (`producers/entry.py`), as at the log end."""
+
+
+class Growth(NamedTuple):
+    """What was appended to a log since it was closed, and the leader epochs that the log has now."""
+
+    size: int
+    """The number of bytes in the active log file."""
+    log_end_offset: int
+    max_timestamp: int
+    """The largest timestamp of the new records; NO_TIMESTAMP if no new record has one."""
+    max_timestamp_offset: int
+    """The last offset of the batch with that timestamp."""
+    producer_headers: tuple[HeaderFields, ...]
+    """The headers of the new batches that have a producer id, in order."""
+    epochs: tuple[EpochEntry, ...]

@@ -10,7 +10,14 @@ import logging
 import os
 from collections.abc import Sequence
 
-from oncelog_broker.log.closed_log import MAX_ACTIVE_BYTES, MAX_PRODUCERS, MAX_SEGMENTS, ClosedLog, ClosedSegment
+from oncelog_broker.log.closed_log import (
+    MAX_ACTIVE_BYTES,
+    MAX_PRODUCERS,
+    MAX_SEGMENTS,
+    ClosedLog,
+    ClosedSegment,
+    Growth,
+)
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from oncelog_broker.log.new_directory import NewDirectory
@@ -85,14 +92,27 @@ class LogContent:
 
     @classmethod
     def reopen(
-        cls, disk: Disk, directory: str, *, name: str, config: LogConfig, clock: Clock, closed: ClosedLog
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        name: str,
+        config: LogConfig,
+        clock: Clock,
+        closed: ClosedLog,
+        growth: Growth | None = None,
     ) -> LogContent:
-        """Create the content of a cleanly closed log without reading its files."""
+        """Create the content of a cleanly closed log, to which `growth` was appended since, without reading its
+        files.
+        """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
-        local = LocalLog(loader, loader.reopen(closed), name=name, config=config, clock=clock)
-        epochs = LeaderEpochs(disk, os.path.join(directory, LEADER_EPOCH_FILE), list(closed.epochs))
+        local = LocalLog(loader, loader.reopen(closed, growth), name=name, config=config, clock=clock)
+        entries = closed.epochs if growth is None else growth.epochs
+        epochs = LeaderEpochs(disk, os.path.join(directory, LEADER_EPOCH_FILE), list(entries))
         producers = LogProducers(disk, directory, config)
         producers.reopen_at(closed.log_end_offset, closed.producers)
+        if growth is not None:
+            producers.grow(growth.producer_headers)
         return cls(local, epochs, producers)
 
     def closed_log(self, log_start_offset: int) -> ClosedLog | None:

@@ -21,7 +21,7 @@ import os
 from itertools import takewhile
 from typing import Final
 
-from oncelog_broker.log.closed_log import ClosedLog
+from oncelog_broker.log.closed_log import ClosedLog, Growth
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.flusher import LogFlusher
 from oncelog_broker.log.header_fields import (
@@ -195,14 +195,16 @@ class PartitionLog:
         disk: Disk,
         clock: Clock,
         closed: ClosedLog,
+        growth: Growth | None = None,
+        checkpointed_start: int = 0,
         cleaner_checkpoint: int | None = None,
     ) -> PartitionLog:
-        """Open a log that was closed cleanly and whose files have not changed since, without reading them. The indexes
-        of the active segment are read at the first append.
+        """Open a log that was closed cleanly, without reading its files. The files have not changed since, or only
+        `growth` was appended, which is not synced. The indexes of the active segment are read at the first append.
         """
         end = closed.log_end_offset
         content = LogContent.reopen(
-            disk, directory, name=f"{topic}-{partition}", config=config, clock=clock, closed=closed
+            disk, directory, name=f"{topic}-{partition}", config=config, clock=clock, closed=closed, growth=growth
         )
         state = LogState(
             topic=topic,
@@ -214,7 +216,10 @@ class PartitionLog:
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         log = cls(content, state, disk=disk, clock=clock)
-        log._untouched = log._fingerprint()
+        if growth is None:
+            log._untouched = log._fingerprint()
+        else:
+            state.checkpointed_start = checkpointed_start  # as in `open`, after a crash
         return log
 
     def closed_log(self) -> ClosedLog | None:

@@ -83,7 +83,8 @@ class FetchPlan:
         """Maps a partition to the seconds of its last back-off. A response without an error removes the entry."""
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
-        self._changed: set[Key] = set()
+        self._changed: dict[Key, None] = {}
+        """The partitions to look at for the next request, in the order of their changes."""
         self._unapplied: set[Key] = set()
         """Partitions of the fetch session whose last response may not have been applied."""
         self._session_id = NO_SESSION
@@ -102,7 +103,7 @@ class FetchPlan:
         """Fetch this partition from `position` on."""
         self._resting.pop(key, None)
         self._wanted[key] = position
-        self._changed.add(key)
+        self._changed[key] = None
 
     def ask_again(self, key: Key, position: FetchPosition) -> None:
         """Fetch this partition from `position` on, after a response that was not applied."""
@@ -140,13 +141,13 @@ class FetchPlan:
     def pause(self, key: Key) -> None:
         """Leave the partition out of the next Fetch requests."""
         if self._wanted.pop(key, None) is not None:
-            self._changed.add(key)
+            self._changed[key] = None
 
     def _refetch(self, key: Key) -> None:
         """Remove the partition from the fetch session before it is fetched again."""
         if key in self._told:
             self._unapplied.add(key)
-            self._changed.add(key)
+            self._changed[key] = None
 
     def went_well(self, key: Key) -> None:
         """Reset the partition's back-off after a response without an error."""
@@ -166,7 +167,7 @@ class FetchPlan:
         if not self._wanted:
             return None
         forgotten: dict[bytes, list[int]] = {}
-        to_join: set[Key] = set()
+        to_join: dict[Key, None] = {}
         if self._session_id == NO_SESSION:
             asked = dict(self._wanted)
             self._told = dict(asked)
@@ -178,7 +179,7 @@ class FetchPlan:
                     if self._told.pop(key, None) is not None:
                         forgotten.setdefault(key[0], []).append(key[1])
                     if wanted is not None:
-                        to_join.add(key)
+                        to_join[key] = None
                 elif self._told.get(key) != wanted:
                     asked[key] = self._told[key] = wanted
         self._changed = to_join

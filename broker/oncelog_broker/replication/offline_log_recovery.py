@@ -71,7 +71,7 @@ class OfflineLogRecovery:
         self._resting, tried = {}, dict[tuple[str, int], float]()
         self._replicas.fetch_no_failed()
         unmade = set(self._replicas.offline_and_never_made())
-        for key in dict.fromkeys((*unmade, *self._replicas.offline_and_not_counted_on())):
+        for key in dict.fromkeys((*sorted(unmade), *self._replicas.offline_and_not_counted_on())):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
             self._resting[key] = seconds, until
             if until <= now and len(tried) < LOGS_PER_LOOK:

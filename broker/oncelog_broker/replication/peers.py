@@ -155,10 +155,14 @@ class BrokerPeers:
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
 
-    def on_image(self, image: ClusterImage) -> None:
-        """Close the connections to brokers that have left or registered again."""
+    def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Close the connections to brokers that have left or registered again. An image in which only topics have
+        changed costs nothing, however many brokers the cluster has.
+        """
+        if new.brokers is old.brokers:
+            return
         for key, link in list(self._links.items()):
-            if self._place(image, key[0]) != link.place:
+            if self._place(new, key[0]) != link.place:
                 del self._links[key]
                 link.drop(f"{link.place.address}: the broker left, or registered again")
 

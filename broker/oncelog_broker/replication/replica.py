@@ -130,9 +130,10 @@ class Replica:
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
         else:  # repeats the code of `last_stable_offset` to save a call
-            self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
+            first, start = producers.first_unstable_offset, self.log.state.log_start_offset
+            self._stable_offset = first if first > start else start
         unstable_bytes = self._unstable_bytes + new_bytes
-        self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
+        self._unstable_bytes = 0 if self._stable_offset == high_watermark else unstable_bytes or 1
         return unstable_bytes if self._stable_offset > before else 0
 
     # --- following

@@ -669,7 +669,7 @@ class Replicas:
         return is_opening or is_offline or partition is not None
 
     def _reconfigure(self, old: ClusterImage, new: ClusterImage) -> None:
-        for name in old.topic_configs.keys() | new.topic_configs.keys():
+        for name in {**old.topic_configs, **new.topic_configs}:
             overrides = new.config_of_topic(name)
             topic = new.topic(name)
             if topic is None or overrides == old.config_of_topic(name):

@@ -1,11 +1,15 @@
-"""The security of one listener, from its settings: TLS, SASL mechanisms, principal mapping."""
+"""The security of one listener, from its settings: TLS, SASL mechanisms, principal mapping.
+
+The modules of TLS and SASL are imported when a listener with TLS or SASL is set up, because a start without them is
+shorter. No connection imports a module.
+"""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,22 +20,19 @@ from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import Listener
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.principal import ANONYMOUS, USER_TYPE, Principal
-from oncelog_broker.security.sasl.credentials import ScramCredential, parse_credential
-from oncelog_broker.security.sasl.decoys import Decoys, UserConfigs
 from oncelog_broker.security.sasl.exchange import SaslExchange
-from oncelog_broker.security.sasl.jaas import parse_jaas, plain_users
-from oncelog_broker.security.sasl.jwks import Jwks
-from oncelog_broker.security.sasl.mechanism import Mechanism
-from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
-from oncelog_broker.security.sasl.plain import PlainMechanism
-from oncelog_broker.security.sasl.scram import ScramExchange
-from oncelog_broker.security.tls.contexts import TlsContext
-from oncelog_broker.security.tls.names import distinguished_name, mapped_name, parse_rules
 from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.scram import ScramMechanism
 
 if TYPE_CHECKING:
     from oncelog.connection.security import Security
+    from oncelog_broker.security.sasl.credentials import ScramCredential
+    from oncelog_broker.security.sasl.decoys import Decoys, UserConfigs
+    from oncelog_broker.security.sasl.jwks import Jwks
+    from oncelog_broker.security.sasl.mechanism import Mechanism
+    from oncelog_broker.security.sasl.oauthbearer import TokenRules
+    from oncelog_broker.security.tls.contexts import TlsContext
+    from oncelog_broker.security.tls.names import Rule
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +69,10 @@ class ListenerSecurity:
         self._config = ListenerConfig(config, listener.name)
         self._users = users
         self._login_key = login_key
-        self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
-        self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
+        self.tls: TlsContext | None = None
+        self._rules: Sequence[Rule] = ()
+        if protocol.has_tls:
+            self._set_up_tls(is_inter_broker)
         self.jwks: list[Jwks] = []
         """The sets of token keys that a background task must refresh."""
         self._unreadable: set[tuple[str, str]] = set()
@@ -101,6 +104,8 @@ class ListenerSecurity:
 
     def principal_of(self, shaken: ssl.SSLObject) -> Principal:
         """Return the principal of a TLS connection, before any SASL login. Raises NoPrincipal."""
+        from oncelog_broker.security.tls.names import distinguished_name, mapped_name
+
         certificate = shaken.getpeercert()
         if not certificate:
             return ANONYMOUS
@@ -109,6 +114,13 @@ class ListenerSecurity:
         if not mapped:
             raise NoPrincipal(f"no rule of {keys.SSL_PRINCIPAL_MAPPING_RULES.name} fits {name}")
         return Principal(USER_TYPE, mapped)
+
+    def _set_up_tls(self, is_inter_broker: bool) -> None:
+        from oncelog_broker.security.tls.contexts import TlsContext
+        from oncelog_broker.security.tls.names import parse_rules
+
+        self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker)
+        self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES])
 
     def _set_up_sasl(self, is_inter_broker: bool) -> None:
         enabled = self._config[keys.SASL_ENABLED_MECHANISMS]
@@ -127,13 +139,21 @@ class ListenerSecurity:
     def _machines(self, name: str, config: ListenerConfig) -> Callable[[], Mechanism]:
         scram = ScramMechanism.named(name)
         if scram is not None:
+            from oncelog_broker.security.sasl.decoys import Decoys
+            from oncelog_broker.security.sasl.scram import ScramExchange
+
             credential = partial(self._credential, scram, Decoys(scram, self._login_key))
             return lambda: ScramExchange(scram, secrets.token_urlsafe(NONCE_BYTES), credential)
         if name == keys.PLAIN:
+            from oncelog_broker.security.sasl.jaas import plain_users
+            from oncelog_broker.security.sasl.plain import PlainMechanism
+
             users = plain_users(_jaas_options(config))
             if not users:
                 logger.warning("PLAIN has no users", extra={"setting": config.name_of(keys.SASL_JAAS_CONFIG)})
             return lambda: PlainMechanism(users)
+        from oncelog_broker.security.sasl.oauthbearer import OAuthExchange
+
         rules = self._token_rules(config)
         return lambda: OAuthExchange(rules)
 
@@ -142,6 +162,8 @@ class ListenerSecurity:
         timing must not reveal whether the user exists, so the steps are the same in both cases: also for an existing
         user a decoy is created and formatted, and a decoy is parsed like a stored credential.
         """
+        from oncelog_broker.security.sasl.credentials import parse_credential
+
         users = self._users()
         decoy = decoys.credential(user, users)
         written = decoy.format()
@@ -158,6 +180,9 @@ class ListenerSecurity:
             return decoy, False
 
     def _token_rules(self, config: ListenerConfig) -> TokenRules:
+        from oncelog_broker.security.sasl.jwks import Jwks
+        from oncelog_broker.security.sasl.oauthbearer import TokenRules
+
         url, is_open = config[keys.OAUTHBEARER_JWKS_ENDPOINT_URL], config[keys.OAUTHBEARER_ALLOW_UNSECURED]
         if url is None and not is_open:
             raise InvalidConfig(
@@ -198,5 +223,7 @@ class ListenerSecurity:
 
 
 def _jaas_options(config: ListenerConfig) -> dict[str, str]:
+    from oncelog_broker.security.sasl.jaas import parse_jaas
+
     secret = config[keys.SASL_JAAS_CONFIG]
     return {} if secret is None else parse_jaas(config.name_of(keys.SASL_JAAS_CONFIG), secret)

@@ -13,7 +13,6 @@ from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.first_users import parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
-from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 from oncelog_protocol.light_classes import NamedTuple
 
 
@@ -63,6 +62,8 @@ class Securities:
                 await jwks.read()
                 tasks.supervise(f"keys of OAUTHBEARER, listener {security.name}", jwks.follow)
             if security.tls is not None:
+                from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS  # imported with `security.tls`
+
                 check = partial(asyncio.to_thread, security.tls.check)
                 tasks.every(f"TLS files, listener {security.name}", FILES_CHECK_SECONDS, check)
 

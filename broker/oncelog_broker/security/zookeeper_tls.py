@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar, cast
 from oncelog_broker.config import security_keys, zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import ConfigKey, InvalidConfig
-from oncelog_broker.security.tls.contexts import ClientContext
 
 T = TypeVar("T")
 
@@ -34,6 +33,8 @@ def tls_to_zookeeper(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | Non
     off. Raises InvalidConfig."""
     if not config[zookeeper_keys.ZOOKEEPER_SSL_CLIENT_ENABLE]:
         return None
+    from oncelog_broker.security.tls.contexts import ClientContext  # most brokers need no TLS, and start without it
+
     return ClientContext(_Settings(config)).current
 
 

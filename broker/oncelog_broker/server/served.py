@@ -97,9 +97,9 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.DELETE_RECORDS, 0, 2),
         _served("transactions", ApiKey.INIT_PRODUCER_ID, 0, 6),  # see `highest_version`
         _served("records", ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
-        _served("transactions", ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
+        _served("transactions", ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, has_lane=True),
         _served("transactions", ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
-        _served("transactions", ApiKey.END_TXN, 0, 5),
+        _served("transactions", ApiKey.END_TXN, 0, 5, has_lane=True),
         _served("transactions", ApiKey.WRITE_TXN_MARKERS, 1, 2),
         _served("transactions", ApiKey.TXN_OFFSET_COMMIT, 0, 5),
         _served("access", ApiKey.DESCRIBE_ACLS, 1, 3),

@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.log.compaction.compaction import Compaction
 from oncelog_broker.log.compaction.due import CleanableRange, dirtiest
 from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import LogConfig
@@ -31,6 +30,9 @@ from oncelog_broker.runtime.slices import Delays
 from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.compaction.compaction import Compaction
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +176,8 @@ class LogCleaner:
         return True
 
     def _compaction(self, partition: Partition, cleanable: CleanableRange) -> Compaction:
+        from oncelog_broker.log.compaction.compaction import Compaction  # `later_imports` has imported it in most cases
+
         log, config = partition.log, self._config()
         return Compaction(
             log,

@@ -311,7 +311,7 @@ class GroupAdmin:
         topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
 
         async def ask(group_id: str, node_id: int) -> None:
-            topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in offsets}}
+            topics = {name: topic_type(name=name, partitions=[]) for name, _ in offsets}
             for (name, index), each in offsets.items():
                 offset, metadata, leader_epoch = OffsetAndMetadata(each) if isinstance(each, int) else each
                 partition = topic_type.OffsetCommitRequestPartition(
@@ -343,7 +343,7 @@ class GroupAdmin:
         wanted = list(partitions)
 
         async def ask(group_id: str, node_id: int) -> None:
-            topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in wanted}}
+            topics = {name: topic_type(name=name, partitions=[]) for name, _ in wanted}
             for name, index in wanted:
                 topics[name].partitions.append(topic_type.OffsetDeleteRequestPartition(partition_index=index))
             response = await self._calls.send_to(

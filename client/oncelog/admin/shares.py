@@ -126,7 +126,7 @@ class ShareAdmin:
         from oncelog_protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 
         topic_type = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
-        topics = {name: topic_type(topic_name=name, partitions=[]) for name in {key.topic for key in offsets}}
+        topics = {name: topic_type(topic_name=name, partitions=[]) for name, _ in offsets}
         for (name, index), offset in offsets.items():
             topics[name].partitions.append(
                 topic_type.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)

@@ -158,7 +158,7 @@ class TransactionAdmin:
         async def ask(
             node_id: int, part: Mapping[TopicPartition, None]
         ) -> dict[TopicPartition, Producers | KafkaError]:
-            topics = {name: topic_type(name=name, partition_indexes=[]) for name in {key.topic for key in part}}
+            topics = {name: topic_type(name=name, partition_indexes=[]) for name, _ in part}
             for name, index in part:
                 topics[name].partition_indexes.append(index)
             response = await self._calls.send_to(node_id, DescribeProducersRequest(topics=list(topics.values())))

@@ -105,7 +105,7 @@ class _Asking(Generic[V, R]):
         by_node: dict[int, dict[TopicPartition, V]] = {}
         cluster = self._metadata.cluster
         again, self._again = self._again, set()
-        for partition in self.open.keys() & again:
+        for partition in [each for each in self.open if each in again]:
             node_id = cluster.leader(*partition)
             if node_id == NO_NODE:
                 code = ErrorCode.LEADER_NOT_AVAILABLE

@@ -24,6 +24,7 @@ from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
 from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.sink.orphans import finish_unnamed
 from oncelog_pipeline.sink.state import Batch, TaskMessage
+from oncelog_pipeline.spark.allocator import keep_freed_memory
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
@@ -69,6 +70,7 @@ class Writer(QuickStart):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Run one attempt of a task, and return the message to the driver. Raises TakenOver, BadRow, KafkaError."""
         freeze_modules()
+        keep_freed_memory()
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))

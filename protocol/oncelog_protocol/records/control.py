@@ -134,16 +134,22 @@ def marker_batch(
 
 
 @lru_cache(maxsize=MARKERS_KEPT)
+def _key_and_value(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
+    return marker.key(), marker.value()
+
+
+@lru_cache(maxsize=MARKERS_KEPT)
 def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
     """Return the batch that is the same in all partitions of a transaction; the header fields outside the CRC are not
     set.
     """
+    key, value = _key_and_value(marker)
     batch = bytearray(
         MARKER_BATCH.pack(
             0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,
             TRANSACTIONAL_BIT | CONTROL_BIT, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
             RECORD_LENGTH, 0, 0, 0,
-            KEY_LENGTH, marker.key(), VALUE_LENGTH, marker.value(), 0,
+            KEY_LENGTH, key, VALUE_LENGTH, value, 0,
         )
     )  # fmt: skip
     batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")

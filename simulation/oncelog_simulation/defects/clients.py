@@ -96,4 +96,14 @@ DEFECTS: Final = (
         20,
         ("kill a client", "slow links"),
     ),
+    Defect(
+        "late-fetch-after-seek",
+        "a consumer uses the records of a Fetch that it sent before its position was changed",
+        "oncelog.consumer.fetcher",
+        "        if position.seeks != seeks or not self._positions.owns(position):\n",
+        "        if not self._positions.owns(position):\n",
+        ("pipeline-1", "pipeline-2"),
+        30,
+        ("kill a client", "slow links", "pause"),
+    ),
 )

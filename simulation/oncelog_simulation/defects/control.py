@@ -187,4 +187,13 @@ DEFECTS: Final = (
         40,
         ("last store server dies",),
     ),
+    Defect(
+        "former-process-stops",
+        "the controller obeys the announcement of a shutdown that a broker sent before its last restart (KIP-380)",
+        "oncelog_broker.controller.shutdown",
+        "    if epoch != registered.epoch:\n",
+        "    if epoch > registered.epoch:\n",
+        LATE,
+        10,
+    ),
 )

@@ -171,6 +171,16 @@ DEFECTS: Final = (
         ("kill", "pause", "isolation", "session ends"),
     ),
     Defect(
+        "restart-passes-unreplicated-markers",
+        "after a restart, the last stable offset passes a marker that is not replicated",
+        "oncelog_broker.log.producers.producers",
+        "        if high_watermark < self._saved_offset:\n",
+        "        if high_watermark < 0:\n",
+        ("payer-1", "payer-2", "ends-watcher", "writer-1"),
+        60,
+        ("stop", "kill", "session ends"),
+    ),
+    Defect(
         "compaction-takes-aborted-for-last",
         "the cleaner counts aborted records when it looks for the last one of each key",
         "oncelog_broker.log.compaction.compaction",

@@ -70,6 +70,16 @@ DEFECTS: Final = (
         60,
     ),
     Defect(
+        "resigned-leader-acknowledges",
+        "a leader that resigns acknowledges the records that wait for its followers",
+        "oncelog_broker.replication.purgatory",
+        "self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)",
+        "self._end_appends(ErrorCode.NONE)",
+        WRITES,
+        30,
+        ("kill", "isolation", "session ends", "partition", "late messages"),
+    ),
+    Defect(
         "read-beyond-high-watermark",
         "consumers read records that are not replicated yet",
         "oncelog_broker.server.records.fetch_reads",
@@ -267,5 +277,15 @@ DEFECTS: Final = (
             "partition",
             "leadership flaps",
         ),
+    ),
+    Defect(
+        "epoch-start-not-raised",
+        "a leader reports its high watermark although the start of its leader epoch is above it (KIP-207)",
+        "oncelog_broker.replication.partition",
+        "            self.epoch_start_offset = self.log.log_end_offset\n",
+        "            pass\n",
+        MOVES,
+        40,
+        ("kill", "isolation", "session ends", "partition", "late messages"),
     ),
 )

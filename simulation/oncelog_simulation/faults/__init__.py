@@ -4,7 +4,7 @@
 - `processes` has kills, stops, pauses and power cuts.
 - `clocks` has clocks that are set, or that run too fast or too slow.
 - `network` has links that are cut or slow, and streams that break or stall.
-- `leadership` has a leader that changes again and again.
+- `leadership` has a leader that changes again and again, or while messages of a replica are late.
 - `store` has faults of the metadata store.
 - `disks` has disks that fail for some time and then work again.
 - `lost_disks` has faults that destroy the contents of disks.

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from oncelog_simulation.faults.fault import Fault, a_broker, brokers_of, fault
+from oncelog_simulation.faults.fault import Fault, a_broker, brokers_of, fault, two_brokers
 from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.plan import Strike
 from oncelog_simulation.world import World
+
+MOST_GAP_SECONDS: Final = 2.0
+"""Most seconds between the failures of two disks that fail in turn."""
 
 FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""
@@ -79,3 +82,33 @@ async def slow_disk(world: World, strike: Strike) -> bool:
     finally:
         machine.disk_troubles.slowness = 1.0
     return True
+
+
+@fault(
+    FAULTS,
+    "disks in turn",
+    "the disks of two brokers fail, one shortly after the other, and the first one works again first",
+    two_brokers,
+    (0.5, 8.0),
+)
+async def disks_in_turn(world: World, strike: Strike) -> bool:
+    """The second disk fails when the first broker has given up its partitions, and sometimes while it opens its logs
+    again.
+    """
+    random, before = world.random("disks in turn"), dict[str, int]()
+    first, *second = brokers_of(world, strike)
+    gap = min(strike.seconds * random.random(), MOST_GAP_SECONDS)
+    for machine in (first, *second):
+        before[machine.name] = _calls_failed(machine)
+        machine.disk_troubles.failed = machine.directories[int(strike.strength * len(machine.directories))]
+        world.note(machine.name, "has a disk that fails")
+        await asyncio.sleep(gap)
+    for machine in (first, *second):
+        await asyncio.sleep((strike.seconds - gap) / 2)
+        machine.disk_troubles.failed = None
+        world.note(machine.name, "has a disk that works again")
+    return any(_calls_failed(world.brokers[name]) > count for name, count in before.items())
+
+
+def _calls_failed(machine: BrokerMachine) -> int:
+    return machine.disk_troubles.struck.get("directory fails", 0)

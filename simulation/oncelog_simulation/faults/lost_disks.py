@@ -49,12 +49,12 @@ def _all_know(world: World, holds: Callable[[PartitionState], bool]) -> bool:
 async def bit_rot(world: World, strike: Strike) -> bool:
     (machine,) = brokers_of(world, strike)
     random = world.random("bit rot")
-    files = [(path, inode) for path, inode in machine.storage.files() if path.endswith(".log") and inode.durable]
+    files = [(path, inode) for path, inode in machine.storage.files() if path.endswith(".log") and inode.durable_size]
     if not files or not is_whole(world):
         return False
     path, inode = random.choice(files)
-    position, bit = random.randrange(len(inode.durable)), random.randrange(8)
-    if not _is_checked(bytes(inode.durable), position):
+    position, bit = random.randrange(inode.durable_size), random.randrange(8)
+    if not _is_checked(inode.durable, position):
         return False
     world.note(machine.name, "has a bit changed", path=path, position=position, bit=bit)
     inode.rot(position, bit)

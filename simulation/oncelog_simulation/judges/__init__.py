@@ -9,6 +9,7 @@ back.
 - `elections`: each state of a partition follows from the previous state.
 - `decisions`: a complete transaction has its markers in all its partitions.
 - `durable`: the records that a log counts as synced are on the disk of its machine.
+- `unstable`: the last stable offset of a log that was just opened or truncated is not above an open transaction.
 - `logs`: the files that a log stores beside its batches agree with the batches.
 - `leases`: a broker whose session has expired does not act as leader.
 - `laggards`: a replica that has fallen behind leaves the ISR.

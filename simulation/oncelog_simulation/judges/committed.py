@@ -23,7 +23,7 @@ because their replicas report and acknowledge only records that are on their dis
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
@@ -140,8 +140,10 @@ class Committed:
         comparing the identity suffices.
         """
         self.excused: set[Place] = set()
-        self._compared: Facts = ()
-        """The facts (`_close_facts`) at the last comparison of all replicas."""
+        self._compared: tuple[Facts, dict[Partition, Facts]] = ((), {})
+        """The facts about the cluster, and about each hosted partition, at the last comparison of all replicas: all
+        that the result of `_look_at` depends on, except for the records below the log ends.
+        """
         self._is_unread = False
         """Whether a log could not be read in a comparison, so that the next one must read it."""
         self._shown: dict[Place, int] = {}
@@ -161,13 +163,15 @@ class Committed:
             self._look_for_unsynced(machine)
         if world.power_cuts != self._power_cuts_seen:
             self._notice_power_cuts(world)
-        changed, wrong = set[Key](), list[str]()
+        changed, wrong = dict[Key, str](), list[str]()
         if world.store.zxid != self._truth.zxid:
             before = self._truth.states
-            changed = set(self._truth.update(world))
-            wrong += (what for key in changed if key in before for what in self._wrong_joins(world, key, before[key]))
+            written = sorted(set(self._truth.update(world)))
+            wrong += (what for key in written if key in before for what in self._wrong_joins(world, key, before[key]))
+            changed = {key: self._truth.states[key].topic for key in written}
         if machine.broker is not None:
-            changed |= self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
+            moved = self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
+            changed |= {_key(partition): partition.topic for partition in moved}
         return [*wrong, *self._look_at(world, changed)] if changed else wrong
 
     def _wrong_joins(self, world: World, key: Key, before: TrueState) -> Iterator[str]:
@@ -208,19 +212,18 @@ class Committed:
                     if overrides.get(FLUSH_OVERRIDE, GROUP_COMMIT) != GROUP_COMMIT
                 )
 
-    def _moved(self, world: World, machine: BrokerMachine, hosted: Iterable[Partition]) -> set[Key]:
+    def _moved(self, world: World, machine: BrokerMachine, hosted: Iterable[Partition]) -> list[Partition]:
         """Return the partitions whose high watermark has moved, or whose log was truncated, since they were last
         checked.
         """
         moved = [partition for partition, _, _ in self._last.changed(world, machine, hosted)]
         if self._truncating:
             moved += self._truncating.pop(machine.number, ())
-        if not moved:
-            return set()
         truncating = [partition for partition in moved if partition.log.state.is_truncating]
         if truncating:
             self._truncating[machine.number] = truncating
-        return {_key(partition) for partition in moved if partition not in truncating}
+            return [partition for partition in moved if partition not in truncating]
+        return moved
 
     def _notice_power_cuts(self, world: World) -> None:
         self._power_cuts_seen = world.power_cuts
@@ -230,28 +233,27 @@ class Committed:
                 self._on_power_cut(world, machine.number)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare the records of every in-sync replica with the exposed records, unless nothing has changed since the
-        last comparison of all replicas.
+        """Compare the records of each in-sync replica with the exposed records, unless nothing on which the result
+        depends has changed since the last comparison.
         """
         early, self._too_early = self._too_early, []
         yield from early
         self._truth.update(world)
-        facts = self._close_facts(world)
-        if facts == self._compared and not self._is_unread:
-            return
-        self._is_unread = False
-        yield from self._look_at(world, self._truth.states.keys())
-        self._compared = facts
-
-    def _close_facts(self, world: World) -> Facts:
-        """Return everything that the result of `_look_at` depends on, but for the records below the log ends."""
-        brokers = running(world)
-        return (
+        brokers, states = running(world), self._truth.states
+        around = (
             self._truth.zxid,
             len(self.excused),
             [(broker.number, broker.parts.membership.member.broker_epoch) for broker in brokers],
-            [(each, *_close_facts_of(each)) for broker in brokers for each in broker.hosted()],
         )
+        facts = {each: _close_facts_of(each) for broker in brokers for each in broker.hosted()}
+        (around_before, before), self._compared = self._compared, (around, facts)
+        if around != around_before or self._is_unread:
+            before = {}
+        elif facts == before:
+            return
+        self._is_unread = False
+        changed = {_key(each): each.topic for each, now in facts.items() if before.get(each) != now}
+        yield from self._look_at(world, {key: topic for key, topic in changed.items() if key in states})
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Compare a last time, after the workloads have ended."""
@@ -279,14 +281,16 @@ class Committed:
                     f"{place}: offset {offset} was acknowledged, but all high watermarks were at most {shown}"
                 )
 
-    def _look_at(self, world: World, keys: Collection[Key]) -> Iterator[str]:
-        brokers = running(world)
-        careless = self._notes.careless
+    def _look_at(self, world: World, keys: Mapping[Key, str]) -> Iterator[str]:
+        """Check all replicas of some partitions. `keys` has the topics of the partitions."""
+        careless, by_key = self._notes.careless, sorted(keys.items())
         hosted = [
             (broker, each)
-            for broker in brokers
-            for each in broker.hosted()
-            if _key(each) in keys and each.topic not in careless
+            for broker in running(world)
+            for (topic_id, index), topic in by_key
+            if topic not in careless
+            and (each := broker.parts.replication.replicas.hosted(topic, index)) is not None
+            and each.topic_id == topic_id
         ]
         for broker, partition in hosted:
             place = Place(partition.topic, partition.index)
@@ -453,19 +457,20 @@ def _key(partition: Partition) -> Key:
 
 def _close_facts_of(partition: Partition) -> Facts:
     log = partition.log
+    state = log.state
     return (
         log,
         partition.leader,
         partition.is_resigned,
         partition.high_watermark,
         partition.last_stable_offset,
-        log.log_start_offset,
-        log.log_end_offset,
+        state.log_start_offset,
+        log.local.log_end_offset,
         log.trimmer.generation,
-        log.state.offline_reason,
-        log.state.is_truncating,
-        log.config.is_compacted,
-        log.state.cleaner_checkpoint,
+        state.offline_reason,
+        state.is_truncating,
+        state.config.is_compacted,
+        state.cleaner_checkpoint,
     )
 
 

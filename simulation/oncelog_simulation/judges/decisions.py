@@ -47,12 +47,16 @@ class Decisions:
         if running is None:
             return ()
         wrong: list[str] = []
+        last = self._last
         for coordinating in running.transactions.runtime.machines():
-            if self._last.get(coordinating) == coordinating.transactions:
+            transactions = coordinating.transactions
+            if not transactions and coordinating not in last:
                 continue
-            self._last[coordinating] = dict(coordinating.transactions)
+            if last.get(coordinating) == transactions:
+                continue
+            last[coordinating] = dict(transactions)
             seen = self._seen.setdefault(coordinating, {})
-            for transactional_id, now in coordinating.transactions.items():
+            for transactional_id, now in transactions.items():
                 before = seen.get(transactional_id)
                 if before is not now:
                     seen[transactional_id] = now

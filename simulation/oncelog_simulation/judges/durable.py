@@ -10,7 +10,6 @@ A power cut alone rarely shows such an error: the broker of the machine copies t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.last_look import Facts, LastLook
-from oncelog_simulation.storage import Inode, Storage, common_size
+from oncelog_simulation.storage import Inode, Storage
 
 if TYPE_CHECKING:
     from oncelog_simulation.machine import BrokerMachine
@@ -108,11 +107,11 @@ def durable_end(storage: Storage, log: PartitionLog) -> int:
     synced: later processes read the records, and a later fsync succeeds without writing them, as on Linux.
     """
     for segment in log.local.segments:
-        path = os.path.join(log.directory, file_prefix(segment.base_offset) + LOG_SUFFIX)
+        path = f"{log.directory}/{file_prefix(segment.base_offset)}{LOG_SUFFIX}"
         node = storage.find(path)
         if not isinstance(node, Inode) or node.has_lost_writes:
             continue
-        if (size := common_size(node.data, node.durable)) < len(node.data):
+        if (size := node.synced_size) < len(node.data):
             return _end_of(bytes(node.data[:size]), segment.base_offset)
     return log.local.log_end_offset
 

@@ -38,8 +38,8 @@ class Leaders:
         if machine.broker is None:
             return ()
         wrong = list[str]()
-        led = machine.broker.parts.replication.replicas.led()
-        for partition, now, before in self._last.changed(world, machine, led):
+        replicas = machine.broker.parts.replication.replicas
+        for partition, now, before in self._last.changed(world, machine, replicas.led(), replicas.partitions()):
             if before is not None and before[:2] == now[:2]:
                 continue
             wrong += self._look_at(world, machine.number, partition)

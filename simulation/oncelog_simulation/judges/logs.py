@@ -39,7 +39,10 @@ EXPIRY_SLACK_MS: Final = 3_600_000
 producers only from time to time.
 """
 DISK_FAILURES: Final = frozenset(
-    {"disk full", "EIO on read", "EIO on write", "EIO on fsync", "directory fails", "emptied disk", "older disk"}
+    {
+        *("disk full", "EIO on read", "EIO on write", "EIO on fsync", "directory fails", "disks in turn"),
+        *("emptied disk", "older disk"),
+    }
 )
 """Faults after which a log may have been opened again while its broker ran."""
 MOST_READS: Final = 8

@@ -66,7 +66,7 @@ def _beyond_level(broker: Running, tasks: int) -> Iterable[str]:
     if tasks > MOST_TASKS:
         yield f"broker {broker.number} has {tasks} tasks without any client, and {MOST_TASKS} would do"
     segments = sum(len(partition.log.segment_base_offsets) for partition in broker.hosted())
-    open_files = 0 if machine.disk is None else len(machine.disk.open_files)
+    open_files = 0 if machine.disk is None else machine.disk.open_files
     if open_files > segments * FILES_OF_A_SEGMENT + OTHER_FILES:
         yield f"broker {broker.number} has {open_files} open files for {segments} segments"
     streams = len(machine.host.transports)

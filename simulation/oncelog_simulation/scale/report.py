@@ -11,6 +11,7 @@ from oncelog_simulation.scale.size import Size
 
 BEGIN: Final = "<!-- scale -->\n"
 END: Final = "<!-- end of scale -->\n"
+ESTIMATED: Final = "≈"
 
 
 class Row(NamedTuple):
@@ -88,27 +89,36 @@ ROWS: Final[dict[str, list[Row]]] = {
 
 
 def tables(measured: Sequence[Measured], target: Size) -> str:
-    """Return the table of all sizes, with the growth laws and their values at the target, as Markdown."""
+    """Return the table of all sizes, with the growth laws, as Markdown. The last column has the figures of the target,
+    measured or, with the sign ESTIMATED before them, from the laws.
+    """
     if not measured:
         return ""
-    sizes = [each.size for each in measured]
+    sizes = [each.size for each in measured if not _is_like(each.size, target)]
     heads = [f"{size.brokers} / {size.partitions:,}" for size in sizes]
     text = f"| Brokers / partitions | {' | '.join(heads)} | Grows with | Fits within | {target.brokers} / "
     text += f"{target.partitions:,} |\n| --- | {'---: | ' * len(sizes)}--- | ---: | ---: |\n"
     for heading, rows in ROWS.items():
         text += f"| **{heading}** |{' |' * (len(sizes) + 3)}\n"
-        text += "".join(_line(row, measured, target) for row in rows)
+        text += "".join(_line(row, measured, sizes, target) for row in rows)
     return text
 
 
-def _line(row: Row, measured: Sequence[Measured], target: Size) -> str:
-    figures = [(each.size, row.of(each)) for each in measured]
-    cells = " | ".join(shown(figure) for _, figure in figures)
-    if not row.terms:
-        return f"| {row.what} | {cells} | | | |\n"
-    law = fit(row.terms, figures)
+def _is_like(size: Size, target: Size) -> bool:
+    return (size.brokers, size.partitions) == (target.brokers, target.partitions)
+
+
+def _line(row: Row, measured: Sequence[Measured], sizes: Sequence[Size], target: Size) -> str:
+    figures = [(each.size, row.of(each)) for each in measured if row.episode in each.episodes]
+    by_size = dict(figures)
+    cells = " | ".join(shown(by_size[size]) if size in by_size else "" for size in sizes)
+    law = fit(row.terms, figures) if row.terms else None
+    at_target = next((shown(figure) for size, figure in figures if _is_like(size, target)), "")
+    if law is None:
+        return f"| {row.what} | {cells} | | | {at_target} |\n"
     terms = ", ".join(law.coefficients)
-    return f"| {row.what} | {cells} | {terms} | {law.error:.0%} | {shown(law.at(target))} |\n"
+    at_target = at_target or f"{ESTIMATED} {shown(law.at(target))}"
+    return f"| {row.what} | {cells} | {terms} | {law.error:.0%} | {at_target} |\n"
 
 
 def shown(value: float) -> str:

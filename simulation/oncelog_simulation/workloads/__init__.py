@@ -16,6 +16,8 @@
 - `prepared` has two-phase commits; a ledger outside the cluster decides whether each transaction commits.
 - `retention` has a writer to a topic whose oldest segments are deleted.
 - `sleepers` has clients that are silent for hours or days, and check what has expired meanwhile.
+- `sleeping_sharers` has a member of a share group that comes back after hours or days.
+- `sleeping_streams` has a member of a streams group that does.
 - `careless` has a writer to a topic with unclean leader elections.
 - `readers` has readers of entire topics, and a watcher of end offsets.
 - `tables` has a writer of keys to a compacted topic.

@@ -27,6 +27,8 @@ from oncelog_simulation.workloads.sleepers import (
     SleepingTransactions,
     StayingGroup,
 )
+from oncelog_simulation.workloads.sleeping_sharers import SleepingSharer
+from oncelog_simulation.workloads.sleeping_streams import SleepingStreams
 from oncelog_simulation.workloads.strangers import Stranger
 from oncelog_simulation.workloads.streams_members import StreamsMember
 from oncelog_simulation.workloads.streams_wire import STREAMS_GROUP
@@ -82,6 +84,8 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "sleeping-group": SleepingGroup,
     "staying-group": StayingGroup,
     "aging-writer": AgingWriter,
+    "sleeping-sharer": SleepingSharer,
+    "sleeping-streams": SleepingStreams,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -105,12 +109,16 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "offsets-watcher": ("payer-1",),
 }
 """For some workloads, the other workloads without which they can do nothing."""
-SLEEPERS: Final = ("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer")
+SLEEPERS: Final = (
+    *("sleeping-producer", "sleeping-transactions", "sleeping-group", "staying-group", "aging-writer"),
+    *("sleeping-sharer", "sleeping-streams"),
+)
 """The workloads that only a plan of days has, because they check limits of hours and days."""
 LONG_LIVED: Final = (
     *SLEEPERS,
     *("writer-1", "writer-2", "payer-1", "payer-2", "two-phase-1", "reader-committed", "reader-uncommitted"),
     *("ends-watcher", "table-writer", "passing-writer", "careless-writer", "trimmer"),
+    *("pipeline-1", "pipeline-2", "ghost-1", "newer-ghost-1", "repeater-1"),
 )
 """The workloads that pause for hours between two steps in a plan of days."""
 SETTINGS: Final[Mapping[str, str]] = {

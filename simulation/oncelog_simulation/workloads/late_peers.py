@@ -1,6 +1,6 @@
 """Late copies of requests that a broker sent when it had another role or knew an older state: markers of a former
-coordinator, a Fetch of an earlier leader epoch, a proposed ISR for an older state, and the state of a share partition
-from its former leader.
+coordinator, a Fetch of an earlier leader epoch, a Fetch or a controlled shutdown of the process before the last restart
+of a broker, a proposed ISR for an older state, and the state of a share partition from its former leader.
 
 The network delays such requests only for seconds, and most of them meet a second check by then. So this client sends
 them on purpose, in the name of brokers. It reads from the simulated brokers which ids and epochs are right at the
@@ -20,6 +20,7 @@ from oncelog_broker.metadata.model.payloads import parse_controller
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest
+from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.write_share_group_state import WriteShareGroupStateRequest
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-MARKERS, FETCH, ALTER, SHARE = 1, 15, 3, 0
+MARKERS, FETCH, ALTER, SHARE, SHUTDOWN = 1, 15, 3, 0, 3
 ARCHIVED: Final = 4
 FETCH_BYTES: Final = 1024
 
@@ -56,7 +57,8 @@ class LatePeer(ClientWorkload):
         async with PeerWire(world.bootstrap_servers) as wire:
             goes_on = self.counts_down(world)
             while goes_on:
-                for play in (self._marker, self._fetch, self._proposal, self._share_state):
+                plays = (self._marker, self._fetch, self._former_process, self._shutdown, self._proposal)
+                for play in (*plays, self._share_state):
                     try:
                         await play(world, wire, rng)
                     except (KafkaError, ConnectionFailed) as error:
@@ -104,25 +106,39 @@ class LatePeer(ClientWorkload):
         if not followed:
             return
         machine, partition, follower = rng.choice(followed)
-        topic = FetchRequest.FetchTopic
-        asked = topic.FetchPartition(
-            partition=partition.index,
-            current_leader_epoch=partition.leader_epoch - 1,
-            fetch_offset=partition.log.log_end_offset,
-            last_fetched_epoch=partition.log.latest_epoch,
-            log_start_offset=partition.log.log_start_offset,
-            partition_max_bytes=FETCH_BYTES,
-        )
-        request = FetchRequest(
-            replica_state=FetchRequest.ReplicaState(replica_id=follower, replica_epoch=_epoch_of(world, follower)),
-            max_wait_ms=0,
-            min_bytes=0,
-            topics=[topic(topic_id=partition.topic_id, partitions=[asked])],
-        )
+        request = _fetch_of(partition, follower, _epoch_of(world, follower), partition.leader_epoch - 1)
         answer = await wire.to_broker(machine.number, request, FETCH)
         for topic_answer in answer.responses:
             for told in topic_answer.partitions:
                 self._must_be_refused(world, "a Fetch of an earlier leader epoch", told.error_code)
+
+    async def _former_process(self, world: World, wire: PeerWire, rng: Random) -> None:
+        """A follower's Fetch from before its last restart, which had all records. The leader must not count it, once
+        the restarted follower has fetched (KIP-903); the judges notice if it does.
+        """
+        followed = [
+            (machine, partition, follower)
+            for machine, partition in _led(world)
+            for follower, progress in sorted(partition.followers.items())
+            if progress.broker_epoch == _epoch_of(world, follower) > 0
+            and progress.log_end_offset != partition.log.log_end_offset
+        ]
+        if not followed:
+            return
+        machine, partition, follower = rng.choice(followed)
+        epoch = _epoch_of(world, follower) - 1
+        await wire.to_broker(machine.number, _fetch_of(partition, follower, epoch, partition.leader_epoch), FETCH)
+
+    async def _shutdown(self, world: World, wire: PeerWire, rng: Random) -> None:
+        """A broker's announcement, from before its last restart, that it is about to stop (KIP-380)."""
+        node = world.store.tree.node(paths.CONTROLLER)
+        broker = rng.choice(list(world.brokers.values())).number
+        if node is None or _epoch_of(world, broker) < 0:
+            return
+        request = ControlledShutdownRequest(broker_id=broker, broker_epoch=_epoch_of(world, broker) - 1)
+        controller = parse_controller(node.data, paths.CONTROLLER).broker_id
+        answer = await wire.to_broker(controller, request, SHUTDOWN)
+        self._must_be_refused(world, "a shutdown of an earlier process of a broker", answer.error_code)
 
     async def _proposal(self, world: World, wire: PeerWire, rng: Random) -> None:
         """A leader's proposal of an ISR, for an older state, or with a replica whose broker has registered again since.
@@ -200,6 +216,25 @@ class LatePeer(ClientWorkload):
     def _must_be_refused(self, world: World, what: str, told: int) -> None:
         if told == ErrorCode.NONE:
             self.notes.complain(world, self.name, f"{what} was accepted")
+
+
+def _fetch_of(partition: Partition, follower: int, broker_epoch: int, leader_epoch: int) -> FetchRequest:
+    """Return a Fetch of a follower that has all records of the leader, outside of any fetch session."""
+    topic = FetchRequest.FetchTopic
+    asked = topic.FetchPartition(
+        partition=partition.index,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=partition.log.log_end_offset,
+        last_fetched_epoch=partition.log.latest_epoch,
+        log_start_offset=partition.log.log_start_offset,
+        partition_max_bytes=FETCH_BYTES,
+    )
+    return FetchRequest(
+        replica_state=FetchRequest.ReplicaState(replica_id=follower, replica_epoch=broker_epoch),
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[topic(topic_id=partition.topic_id, partitions=[asked])],
+    )
 
 
 def _led(world: World) -> Iterator[tuple[BrokerMachine, Partition]]:

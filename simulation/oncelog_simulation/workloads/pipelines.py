@@ -15,7 +15,15 @@ import oncelog
 from oncelog.consume_process_produce import consume_process_produce
 from oncelog.errors import AbortableError, EndNotKnown, FatalError, KafkaError
 from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
-from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, producer_options
+from oncelog_simulation.workloads.sleepers import SHORT_SLEEP, SLACK_SECONDS
+from oncelog_simulation.workloads.workload import (
+    COMMON,
+    ClientWorkload,
+    long_poll_options,
+    make_topic,
+    pause,
+    producer_options,
+)
 from oncelog_simulation.workloads.writers import LINES, SMALL_SEGMENTS
 from oncelog_simulation.workloads.writers import PARTITIONS as LINE_PARTITIONS
 from oncelog_testing.history.events import End, Place, Send, Transaction
@@ -29,6 +37,9 @@ GROUP: Final = "copiers"
 RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
+HEARTBEAT_MS: Final = 1_500
+USUAL_POLL_MS: Final = 500
+"""fetch.max.wait.ms, but for plans of days (`long_poll_options`)."""
 SLOW: Final = 0.06
 """Fraction of the transactions that last so long that the group gives the member's partitions to another member
 meanwhile.
@@ -37,9 +48,11 @@ SLOW_SECONDS: Final = (5.0, 9.0)
 MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
 """Fraction of the transactions that a client abandons on purpose."""
+OFFSETS_RETENTION: Final = "offsets.retention.minutes"
 LIFE_SECONDS: Final = (3.0, 15.0)
 """Minimum and maximum virtual seconds after which a pair of clients (a consumer and its producer) is replaced by a
-successor, which starts while its predecessor may still work.
+successor, which starts while its predecessor may still work. In a plan of days they are `Plan.leisure` times longer,
+and nobody works for some hours before the successor starts.
 """
 
 
@@ -120,8 +133,11 @@ class Pipeline(ClientWorkload):
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
+        self._leisure = 1.0
+        """`Plan.leisure` of the run."""
 
     async def prepare(self, world: World) -> None:
+        self._leisure = world.plan.leisure
         await make_topic(world, self.notes, LINES, LINE_PARTITIONS, SMALL_SEGMENTS)
         await make_topic(world, self.notes, COPIES, PARTITIONS, SMALL_SEGMENTS)
         self.notes.groups[GROUP] = [Place(LINES, index) for index in range(LINE_PARTITIONS)]
@@ -137,10 +153,15 @@ class Pipeline(ClientWorkload):
             while not world.calm.is_set():
                 elder, younger = younger, asyncio.create_task(self._one_pair(world, rng))
                 waits = [asyncio.create_task(world.calm.wait())]
-                await asyncio.wait([*waits, younger], timeout=rng.uniform(*LIFE_SECONDS), return_when="FIRST_COMPLETED")
+                life = rng.uniform(*LIFE_SECONDS) * world.plan.leisure
+                await asyncio.wait([*waits, younger], timeout=life, return_when="FIRST_COMPLETED")
                 waits[0].cancel()
                 if elder is not None:
                     await self._end(world, elder)
+                if world.plan.leisure > 1:
+                    await self._end(world, younger)
+                    younger = None
+                    await self._nap(world, rng)
             if younger is None or younger.done():
                 if younger is not None:
                     await self._end(world, younger)
@@ -150,6 +171,11 @@ class Pipeline(ClientWorkload):
             for each in (elder, younger):
                 if each is not None:
                     await self._end(world, each)
+
+    async def _nap(self, world: World, rng: Random) -> None:
+        """Wait, in a plan of days, for less than the time after which the offsets of a group without members expire."""
+        limit = int(world.plan.settings[OFFSETS_RETENTION]) * 60
+        await pause(world, rng.uniform(*SHORT_SLEEP) * (limit - SLACK_SECONDS) / world.plan.pace)
 
     async def _end(self, world: World, pair: asyncio.Task[None]) -> None:
         """Kill the pair of clients, whatever they are doing."""
@@ -189,20 +215,20 @@ class Pipeline(ClientWorkload):
             await producer.close(0)
 
     def _clients(self, world: World) -> tuple[NotingProducer, oncelog.Consumer]:
-        options = producer_options(transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        leisure = world.plan.leisure
+        options = producer_options(transaction_timeout_ms=round(TRANSACTION_TIMEOUT_MS * leisure))
         producer = NotingProducer(world.bootstrap_servers, transactional_id=self.name, **options)
         producer.notes, producer.teller = self.notes, self.name
         consumer = oncelog.Consumer(
             world.bootstrap_servers,
-            **COMMON,
+            **{**COMMON, "default_api_timeout_ms": PATIENCE_MS, **long_poll_options(world, USUAL_POLL_MS)},
             group_id=GROUP,
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=1_500,
-            max_poll_interval_ms=MAX_POLL_MS,
-            default_api_timeout_ms=PATIENCE_MS,
+            session_timeout_ms=round(SESSION_MS * leisure),
+            heartbeat_interval_ms=round(HEARTBEAT_MS * leisure),
+            max_poll_interval_ms=round(MAX_POLL_MS * leisure),
             allow_auto_create_topics=False,
         )
         return producer, consumer
@@ -217,7 +243,7 @@ class Pipeline(ClientWorkload):
             future.add_done_callback(partial(self._answered, send))
             sent.append(future)
         if rng.random() < SLOW:
-            await asyncio.sleep(rng.uniform(*SLOW_SECONDS))
+            await asyncio.sleep(rng.uniform(*SLOW_SECONDS) * self._leisure)
         if rng.random() < GIVES_UP:
             await asyncio.gather(*sent)
             raise GivenUp

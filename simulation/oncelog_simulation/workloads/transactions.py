@@ -33,7 +33,14 @@ DESERTS: Final = 0.05
 """Fraction of the transactions after which the producer leaves another one open and ends; the start of its successor
 aborts the open transaction.
 """
-TRANSACTION_TIMEOUT_MS: Final = 10_000
+TRANSACTION_TIMEOUTS_MS: Final = (2_000, 10_000)
+"""Transaction timeouts from which each start of the producer draws one."""
+SLEEPS: Final = 0.1
+"""Fraction of the transactions with the shorter timeout in which the producer sleeps for longer than the timeout, and
+then goes on as if the transaction were still open; applies only until the faults are over.
+"""
+SLEEP: Final = 1.5
+"""Length of such a sleep: so many timeouts, and as many seconds, because coordinators look only once a second."""
 
 
 class TransactionalWriter(ClientWorkload):
@@ -46,6 +53,8 @@ class TransactionalWriter(ClientWorkload):
         self._number = 0
         self._group = f"{name}-ledger"
         self._ledger = 0
+        self._sleep_seconds = 0.0
+        """Virtual seconds for which the producer sleeps in some transactions; 0 if it never sleeps."""
 
     async def prepare(self, world: World) -> None:
         for topic in PAYMENTS:
@@ -54,7 +63,10 @@ class TransactionalWriter(ClientWorkload):
     async def live(self, world: World) -> None:
         rng = self.random(world)
         mean = rng.choice((0.5, 1.0, 2.0))
-        options = producer_options(transaction_timeout_ms=round(TRANSACTION_TIMEOUT_MS * world.plan.leisure))
+        timeout_ms = rng.choice(TRANSACTION_TIMEOUTS_MS)
+        is_short = timeout_ms == min(TRANSACTION_TIMEOUTS_MS)
+        self._sleep_seconds = SLEEP * (timeout_ms / 1000 + 1) * world.plan.leisure if is_short else 0.0
+        options = producer_options(transaction_timeout_ms=round(timeout_ms * world.plan.leisure))
         producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
         await producer.start()
         try:
@@ -82,6 +94,10 @@ class TransactionalWriter(ClientWorkload):
                 await self._send(producer, transaction, rng)
                 if rng.random() < 0.3:
                     await pause(world, rng.random() * 0.3)
+            if self._sleep_seconds and rng.random() < SLEEPS and not world.calm.is_set():
+                await producer.flush()
+                await asyncio.sleep(self._sleep_seconds)
+                await self._send(producer, transaction, rng)
             if rng.random() < 0.5:
                 commits.append(await self._send_offsets(producer, transaction))
             if rng.random() < ABORTS:

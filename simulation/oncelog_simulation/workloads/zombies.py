@@ -42,6 +42,11 @@ T = TypeVar("T")
 
 HAUNTED: Final = "haunted"
 PARTITIONS: Final = 2
+SHORT_TIMEOUT_MS: Final = 1_000
+SLEEP_SECONDS: Final = 3.0
+"""Virtual seconds for which a producer sleeps in a transaction with the short timeout; coordinators look for such
+transactions once a second.
+"""
 TIMEOUT_MS: Final = 10_000
 REMEMBERED: Final = 5
 """Number of a producer's last batches that a broker recognises as duplicates when they are repeated (S8)."""
@@ -111,6 +116,7 @@ class Story:
             ("ended twice", self._ended_twice),
             ("without a transaction", self._without_transaction),
             ("deserted", self._deserted),
+            ("timed out", self._timed_out),
             ("epochs of its own", self._own_epochs),
             ("kept open", self._kept_open),
             ("in one epoch", self._in_one_epoch),
@@ -255,6 +261,22 @@ class Story:
         transaction = self._transaction
         await self._write(self._place())
         self._history.ended(transaction, End.ABORTED)
+
+    async def _timed_out(self) -> None:
+        """A producer sleeps for longer than its transaction timeout, and goes on as if the transaction were open. The
+        history finds out if that succeeds although the coordinator has aborted the transaction.
+        """
+        self._id = f"{self._id}-slow"
+        _, self._writer = await self._decided(partial(self._wire.init, self._id, SHORT_TIMEOUT_MS), BUSY)
+        transaction = self._transaction = self._history.transaction(self._zombie.teller)
+        await self._write(self._place())
+        await asyncio.sleep(SLEEP_SECONDS)
+        try:
+            await self._write(self._place())
+        except KafkaError:
+            self._history.ended(transaction, End.ABORTED)  # no request will commit the transaction
+            return
+        await self._end(commits=True)
 
     async def _kept_open(self) -> None:
         """A successor takes over and keeps the open transaction (KIP-939), which only the successor may end."""

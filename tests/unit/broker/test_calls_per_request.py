@@ -93,11 +93,11 @@ BUDGETS: Final = {
     "produce with a follower, and the follower's fetch of 20 partitions": Calls(155, 145),
     "heartbeat": Calls(29, 13),
     "heartbeat of the consumer protocol": Calls(42, 19),
-    "offset commit": Calls(57, 44),
+    "offset commit": Calls(56, 44),
     "offset commit, in the usual way": Calls(134, 116),
-    "offset commit of the consumer protocol": Calls(56, 44),
-    "transaction of 1 partition": Calls(498, 404),
-    "transaction of 10 partitions": Calls(1034, 1186),
+    "offset commit of the consumer protocol": Calls(55, 44),
+    "transaction of 1 partition": Calls(233, 208),
+    "transaction of 10 partitions": Calls(824, 927),
 }
 """Number of calls for one request, or for one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython
 3.11.

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.unit.simulation.worlds import play
 
-from oncelog_simulation.loop import NothingLeft
+from oncelog_simulation.loop import NothingLeft, Task
 
 
 def test_time_jumps_to_the_next_timer():
@@ -173,3 +173,9 @@ def test_tasks_and_futures_hash_alike_in_two_runs():
         return found
 
     assert hashes() == hashes()
+
+
+def test_a_task_has_a_hash_of_its_own_before_asyncio_adds_it_to_the_set_of_all_tasks():
+    """With equal hashes, starting a task in a cluster of a hundred brokers compared it with ten thousand others."""
+    made = [Task.__new__(Task) for _ in range(10)]
+    assert len(set(map(hash, made))) == 10

@@ -22,7 +22,7 @@ from oncelog_simulation.scale.growth import fit
 from oncelog_simulation.scale.measuring import Measured
 from oncelog_simulation.scale.metered_loop import MeteredLoop
 from oncelog_simulation.scale.partition_states import PartitionStates
-from oncelog_simulation.scale.report import ROWS, tables
+from oncelog_simulation.scale.report import ESTIMATED, ROWS, tables
 from oncelog_simulation.scale.size import Size
 from oncelog_simulation.scale.traffic import Traffic
 
@@ -209,4 +209,11 @@ def test_the_table_has_all_rows_and_sizes() -> None:
     assert len(lines) == 2 + len(ROWS) + sum(map(len, ROWS.values()))
     assert {line.count("|") for line in lines} == {len(SIZES) + 5}
     assert "20 / 3,900" in lines[0]
+    assert lines[-1].split(" | ")[-1].startswith(ESTIMATED)
     assert tables([], SIZES[0]) == ""
+    measured[-1].episodes.pop("idle")
+    of_target = tables(measured, measured[-1].size).splitlines()
+    assert {line.count("|") for line in of_target} == {len(SIZES) + 4}, "the target has the last column alone"
+    assert ESTIMATED not in of_target[3]
+    (idle,) = (line for line in of_target if line.startswith("| CPU of all brokers in a second"))
+    assert ESTIMATED in idle, "an episode that was not measured is estimated"

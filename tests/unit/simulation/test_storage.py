@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from oncelog_simulation.disk import DiskTroubles, SimulatedDisk
+from oncelog_simulation.disk import DiskTroubles, SimulatedDisk, SimulatedFile
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.storage import Inode, Storage
 from oncelog_simulation.world import World
@@ -119,17 +119,22 @@ def test_errors_are_those_of_the_system():
         storage.rename("/other", "/full")
 
 
-def test_a_file_whose_replacement_fails_is_closed():
+def test_a_file_whose_replacement_fails_is_closed(monkeypatch):
     """The judge of resources counted the temporary files of failed checkpoints as open (seed 10891)."""
     world = World(Plan(1))
     machine = world.brokers["broker-1"]
     troubles = DiskTroubles(fails_syncs=1.0)
     disk = SimulatedDisk(machine.storage, troubles, machine._begin_process(), world.loop, lambda: None, {})
-    opened = []
-    disk.open_files.add = opened.append
+    opened, begin = [], SimulatedFile.__init__
+
+    def noted(file, *arguments):
+        begin(file, *arguments)
+        opened.append(file)
+
+    monkeypatch.setattr(SimulatedFile, "__init__", noted)
     for replace in (lambda: disk.replace_file("/a", b"1"), lambda: disk.replace_files({"/a": b"1", "/b": b"2"})):
         with pytest.raises(OSError, match="Input/output"):
             replace()
     assert len(opened) >= 2
-    assert all(file._is_closed for file in opened)
+    assert disk.open_files == 0
     world.end()

@@ -63,10 +63,12 @@ def test_a_workload_makes_progress_and_ends(workload: str) -> None:
         ("rolling restart", ALL_BROKERS),
         ("flapping", ALL_BROKERS),
         ("leadership flaps", ("leader",)),
+        ("late messages", ("leader",)),
         ("stalled streams", ("broker-2",)),
         ("store put back", ("store",)),
         ("last store server dies", ("broker-2",)),
         ("directory fails", ("broker-2",)),
+        ("disks in turn", ("broker-2", "broker-3")),
         ("older disk", ("broker-2",)),
     ],
 )

@@ -115,7 +115,7 @@ def on_sync_timer(step: Step) -> None:
     """Remove members that have not requested their assignment in time."""
     group = step.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
-        remove(step, list(group.pending_sync))
+        remove(step, sorted(group.pending_sync))
 
 
 # --- functions for Heartbeat ------------------------------------------------------------------------------------------

@@ -49,9 +49,14 @@ class TopicView:
         before = self._image.topics.get(topic.name)
         if before is None or before.topic_id != topic.topic_id or len(before.partitions) != len(topic.partitions):
             return True
-        return bool(self._racks) and any(
-            state.replicas != before.partitions[partition].replicas for partition, state in topic.partitions.items()
-        )
+        if self._racks:
+            known = before.partitions
+            for partition, state in topic.partitions.items():
+                as_before = known[partition]
+                # Compare the objects first, because an image has all unchanged states of the earlier image.
+                if state is not as_before and state.replicas != as_before.replicas:
+                    return True
+        return False
 
     def id_of(self, name: str) -> bytes | None:
         topic = self._image.topics.get(name)

@@ -29,7 +29,9 @@ class LastClients:
 
     def note(self, transactional_id: str, client: Client) -> None:
         """Remember `client`, whose request was just accepted, as the owner of `transactional_id`."""
-        self._clients[transactional_id] = client._replace(client_id=client.client_id[:MAX_CLIENT_ID_CHARS])
+        if len(client.client_id) > MAX_CLIENT_ID_CHARS:
+            client = client._replace(client_id=client.client_id[:MAX_CLIENT_ID_CHARS])
+        self._clients[transactional_id] = client
         self._clients.move_to_end(transactional_id)
         if len(self._clients) > MAX_CLIENTS:
             self._clients.popitem(last=False)

@@ -24,9 +24,13 @@ from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import Granted, TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcome
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
-from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
+from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition, TransactionMetadata
+from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.coordinator.transaction.state_batch import state_batch
+from oncelog_broker.coordinator.transaction.usual_steps import completed
+from oncelog_broker.coordinator.transaction.usual_transactions import UsualTransactions
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager, ProducerIdsExhausted
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
@@ -148,6 +152,11 @@ class TransactionCoordinator:
         """Returns, after the commit or abort decision is logged, the producer id and epoch that the producer must use
         next, or the error (S38).
         """
+        return self._end_txn(transactional_id, asking, commits, client_transaction_version)
+
+    def _end_txn(
+        self, transactional_id: str, asking: ProducerIdAndEpoch, commits: bool, client_transaction_version: int
+    ) -> ProducerAnswer:
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -183,6 +192,15 @@ class TransactionCoordinator:
         client_transaction_version: int,
     ) -> Answer[ErrorCode]:
         """Add partitions to the transaction of the producer `asking` (S36). Returns NONE or the error code."""
+        return self._add_partitions(transactional_id, asking, partitions, client_transaction_version)
+
+    def _add_partitions(
+        self,
+        transactional_id: str,
+        asking: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        client_transaction_version: int,
+    ) -> Answer[ErrorCode]:
         return self.runtime.write(
             transactional_id,
             lambda machine, waiter: machine.add_partitions(
@@ -202,6 +220,61 @@ class TransactionCoordinator:
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
             lambda error: dict.fromkeys(partitions, error.code),
+        )
+
+    # --- methods for fast lanes, which log the next state of a usual transaction (`usual_steps`) ----------------------
+    #
+    # If the state is no longer `before`, because a fail point has repeated or delayed the step, the state machine
+    # handles the request again.
+
+    def usual_transactions(self, transactional_id: str) -> UsualTransactions | None:
+        """Return the object that handles the usual requests of a transactional id; None while `__transaction_state`
+        does not exist.
+        """
+        index = self.runtime.partition_of(transactional_id)
+        return None if index is None else UsualTransactions(self, transactional_id, index)
+
+    @fail_point("register-partitions", dropped=lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    def log_added(
+        self, shard: Shard[TransactionMachine], before: TransactionMetadata, added: TransactionMetadata
+    ) -> Answer[ErrorCode]:
+        """Log the state of a transaction to which partitions were added. Returns NONE or the error code."""
+        name = before.transactional_id
+        if shard.machine.transactions.get(name) is not before:
+            partitions = added.partitions - before.partitions
+            return self._add_partitions(name, added.producer, partitions, added.client_transaction_version)
+        try:
+            self._log(shard, added)
+        except KafkaError as error:
+            return error.code
+        return self.runtime.when_committed(shard, name, ErrorCode.NONE, lambda error: error.code)
+
+    @fail_point("prepare-logged")
+    def log_decided(
+        self, shard: Shard[TransactionMachine], before: TransactionMetadata, decided: TransactionMetadata
+    ) -> ProducerAnswer:
+        """Log the decision to commit or abort a transaction, and have its markers written. Returns, after the decision
+        is logged, the producer id and epoch that the producer must use next, or the error. In a usual transaction they
+        are those of the markers.
+        """
+        name, end = before.transactional_id, TransactionEnd.of(decided)
+        if shard.machine.transactions.get(name) is not before:
+            return self._end_txn(name, before.producer, end.commits, end.transaction_version)
+        try:
+            self._log(shard, decided)
+        except KafkaError as error:
+            return error.as_value()
+        return self.runtime.when_committed(shard, name, end.producer, _identity, end)
+
+    def _log(self, shard: Shard[TransactionMachine], metadata: TransactionMetadata) -> None:
+        """Append the record of a transactional id's next state, and replay it. Raises KafkaError, StepFailed."""
+        transactional_id = metadata.transactional_id
+        self.runtime.append(
+            shard,
+            transactional_id,
+            state_batch(metadata),
+            TransactionRecord(transactional_id, metadata),
+            ErrorCode.UNKNOWN_SERVER_ERROR,
         )
 
     # --- methods that end transactions --------------------------------------------------------------------------------
@@ -249,7 +322,12 @@ class TransactionCoordinator:
         if not self.runtime.is_current(shard):
             return True
         try:
-            self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
+            before = shard.machine.transactions.get(end.transactional_id)
+            metadata = completed(before, end.producer, shard.machine.now_ms)
+            if metadata is not None:
+                self._log(shard, metadata)
+            else:
+                self.runtime.step(shard, lambda machine: machine.complete(end), end.transactional_id)
         except KafkaError as error:
             logger.warning(
                 "end of a transaction not logged", extra={"transactional_id": end.transactional_id, "reason": error}

@@ -13,7 +13,7 @@ decision is committed, `coordinator` has the markers written and then calls `com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
@@ -53,6 +53,17 @@ class TransactionEnd(NamedTuple):
     partitions: frozenset[TopicPartition]
     transaction_version: int
 
+    @classmethod
+    def of(cls, prepared: TransactionMetadata) -> TransactionEnd:
+        """Return the transaction in the state PrepareCommit or PrepareAbort."""
+        return cls(
+            prepared.transactional_id,
+            prepared.producer,
+            prepared.state is TransactionState.PREPARE_COMMIT,
+            prepared.partitions,
+            prepared.client_transaction_version,
+        )
+
 
 class TransactionMachine:
     """The state machine of one partition; `shard.Machine` documents the methods that the coordinator runtime calls.
@@ -69,16 +80,13 @@ class TransactionMachine:
         producer id is not allocated again, even if no log has records of it (S75)."""
         self._config = config
         self._note_producer_id = note_producer_id
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._monotonic = monotonic
-        self._transactions: dict[str, TransactionMetadata] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
+        """Transactional id -> state. Only `replay` changes it."""
         self._begun: dict[str, float] = {}
         """Transactional id -> start of its open transaction, in monotonic seconds, so that a jump of the wall clock
         aborts no transaction."""
-
-    @property
-    def transactions(self) -> Mapping[str, TransactionMetadata]:
-        return self._transactions
 
     @property
     def open_transactions(self) -> int:
@@ -88,7 +96,7 @@ class TransactionMachine:
     @property
     def open_without_timeout(self) -> int:
         """Number of open transactions without a timeout, which only the owner or an operator can end (S120)."""
-        return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
+        return sum(not self.transactions[transactional_id].has_timeout for transactional_id in self._begun)
 
     def oldest_seconds(self) -> float:
         """Return the age of the oldest open transaction in seconds; 0 if none is open."""
@@ -107,11 +115,11 @@ class TransactionMachine:
 
     def replay(self, record: TransactionRecord, offset: int, producer_id: int) -> None:
         transactional_id, metadata = record
-        before = self._transactions.get(transactional_id)
+        before = self.transactions.get(transactional_id)
         if metadata is None:
-            self._transactions.pop(transactional_id, None)
+            self.transactions.pop(transactional_id, None)
         else:
-            self._transactions[transactional_id] = metadata
+            self.transactions[transactional_id] = metadata
         if metadata is None or metadata.state is not TransactionState.ONGOING:
             self._begun.pop(transactional_id, None)
             return
@@ -119,7 +127,7 @@ class TransactionMachine:
         # record belongs to another transaction.
         is_same = before is not None and before.start_timestamp == metadata.start_timestamp
         if not is_same or transactional_id not in self._begun:
-            seconds_ago = max(0, self._now_ms() - metadata.start_timestamp) / 1000
+            seconds_ago = max(0, self.now_ms() - metadata.start_timestamp) / 1000
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -128,11 +136,11 @@ class TransactionMachine:
     def on_loaded(self) -> Iterator[Effects]:
         """Yield the effects that complete, after loading, the transactions whose commit or abort is logged (S44).
         Markers that were already written may be written again (S39)."""
-        known = [each.producer_id for each in self._transactions.values()]
-        known += [each.next_producer_id for each in self._transactions.values()]
+        known = [each.producer_id for each in self.transactions.values()]
+        known += [each.next_producer_id for each in self.transactions.values()]
         self._note_producer_id(max(known, default=NO_PRODUCER_ID))
-        for metadata in [each for each in self._transactions.values() if each.state.is_prepared]:
-            if self._transactions.get(metadata.transactional_id) is metadata:
+        for metadata in [each for each in self.transactions.values() if each.state.is_prepared]:
+            if self.transactions.get(metadata.transactional_id) is metadata:
                 effects = Effects()
                 self._end(effects, metadata)
                 yield effects
@@ -182,9 +190,9 @@ class TransactionMachine:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"{timeout_ms} ms: transaction.max.timeout.ms={self._config.max_timeout_ms}",
             )
-        before = self._transactions.get(transactional_id)
+        before = self.transactions.get(transactional_id)
         after = initialise(
-            transactional_id, before, shown, timeout_ms, self._now_ms(), spare_producer_id, keeps_open=keeps_open
+            transactional_id, before, shown, timeout_ms, self.now_ms(), spare_producer_id, keeps_open=keeps_open
         )
         effects = Effects()
         if after is not before:
@@ -217,7 +225,7 @@ class TransactionMachine:
         added = frozenset(partitions)
         effects = Effects()
         if metadata.state is not TransactionState.ONGOING or not added <= metadata.partitions:
-            after = metadata.with_partitions(added, self._now_ms(), client_transaction_version)
+            after = metadata.with_partitions(added, self.now_ms(), client_transaction_version)
             effects.append(TransactionRecord(transactional_id, after))
         effects.reply(waiter, ErrorCode.NONE)
         return effects
@@ -256,9 +264,9 @@ class TransactionMachine:
         """
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
-            after = end_v2(before, asking, commits, self._now_ms(), spare_producer_id)
+            after = end_v2(before, asking, commits, self.now_ms(), spare_producer_id)
         else:
-            after = end_v1(before, asking, commits, self._now_ms())
+            after = end_v1(before, asking, commits, self.now_ms())
         effects = Effects()
         effects.reply(waiter, after.producer_when_complete)
         if after is not before or client_transaction_version < TRANSACTIONS_V2:
@@ -272,9 +280,9 @@ class TransactionMachine:
         logged, nothing is done (E8).
         """
         effects = Effects()
-        metadata = self._transactions.get(end.transactional_id)
+        metadata = self.transactions.get(end.transactional_id)
         if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:
-            effects.append(TransactionRecord(end.transactional_id, metadata.completed(self._now_ms())))
+            effects.append(TransactionRecord(end.transactional_id, metadata.completed(self.now_ms())))
         return effects
 
     # --- methods for timeouts and expiry ------------------------------------------------------------------------------
@@ -286,7 +294,7 @@ class TransactionMachine:
         return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
 
     def _is_timed_out(self, transactional_id: str) -> bool:
-        begun, known = self._begun.get(transactional_id), self._transactions.get(transactional_id)
+        begun, known = self._begun.get(transactional_id), self.transactions.get(transactional_id)
         if begun is None or known is None or not known.has_timeout:
             return False
         return self._monotonic() - begun > known.timeout_ms / 1000
@@ -300,8 +308,8 @@ class TransactionMachine:
         """
         effects = Effects()
         if self._is_timed_out(transactional_id):
-            open_ = self._transactions[transactional_id]
-            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.client.epoch)
+            open_ = self.transactions[transactional_id]
+            after = open_.fenced(self.now_ms(), spare_producer_id, last_epoch=open_.client.epoch)
             effects.append(TransactionRecord(transactional_id, after))
             self._end(effects, after)
         return effects
@@ -310,8 +318,8 @@ class TransactionMachine:
         """Log tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
         effects = Effects()
         effects.may_be_divided = True
-        newest = self._now_ms() - self._config.id_expiration_ms
-        for transactional_id, metadata in self._transactions.items():
+        newest = self.now_ms() - self._config.id_expiration_ms
+        for transactional_id, metadata in self.transactions.items():
             if metadata.state in IDLE and metadata.last_update_timestamp <= newest:
                 metadata.check_expirable()
                 effects.append(TransactionRecord(transactional_id, None))
@@ -322,7 +330,7 @@ class TransactionMachine:
     # --- private helpers of the state machine
 
     def _known(self, transactional_id: str) -> TransactionMetadata:
-        metadata = self._transactions.get(transactional_id)
+        metadata = self.transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is unknown")
         return metadata
@@ -332,6 +340,8 @@ class TransactionMachine:
         begin a transaction.
         """
         metadata = self._known(transactional_id)
+        if metadata.is_of(*asking) and not metadata.state.is_prepared:
+            return metadata
         if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is still being completed")
         if asking.producer_id not in (metadata.producer_id, metadata.client.producer_id):
@@ -346,12 +356,4 @@ class TransactionMachine:
 
     @staticmethod
     def _end(effects: Effects, metadata: TransactionMetadata) -> None:
-        effects.ends.append(
-            TransactionEnd(
-                metadata.transactional_id,
-                metadata.producer,
-                metadata.state is TransactionState.PREPARE_COMMIT,
-                metadata.partitions,
-                metadata.client_transaction_version,
-            )
-        )
+        effects.ends.append(TransactionEnd.of(metadata))

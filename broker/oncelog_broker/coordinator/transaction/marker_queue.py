@@ -123,6 +123,11 @@ class MarkerQueue:
         """
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no marker is queued."""
+        return not (self._queues or self._later or self._leaderless or self._unknown)
+
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
         `broker_id` leads. Markers of these partitions are not queued; the caller writes them, and must pass a marker
@@ -132,7 +137,8 @@ class MarkerQueue:
         led: list[TopicPartition] = []
         others: list[WaitingMarker] = []
         is_there, topics = broker_id in image.brokers, image.topics
-        for where in sorted(decision.end.partitions):
+        partitions = decision.end.partitions
+        for where in sorted(partitions) if len(partitions) > 1 else partitions:
             topic = topics.get(where.topic)
             partition = None if topic is None else topic.partitions.get(where.partition)
             if is_there and partition is not None and partition.leader == broker_id:

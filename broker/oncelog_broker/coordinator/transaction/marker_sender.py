@@ -76,10 +76,16 @@ class MarkerSender:
         self._slices = host.slices
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
-        self._walks: deque[tuple[Decision, list[TopicPartition]]] = deque()
-        """New commit and abort decisions, each with those partitions of the transaction that this broker leads."""
+        self._walks: deque[tuple[Decision, deque[TopicPartition]]] = deque()
+        """New commit and abort decisions, each with those partitions of the transaction that this broker leads and that
+        have no marker yet.
+        """
+        self._is_walk_due = False
+        """Whether `_walk_at_once` runs in the next iteration of the event loop."""
         self._decisions: WeakSet[Decision] = WeakSet()
-        """The decisions whose markers are queued or in flight."""
+        """The decisions whose markers are queued or in flight. Most decisions never are: all of their markers are
+        written in one walk.
+        """
         self._at_work: set[int | None] = set()
         """The ids of the brokers to which a sender task is running. The element None stands for the task that checks
         unknown partitions.
@@ -94,14 +100,18 @@ class MarkerSender:
         """
         led = self._queue.add(decision, self._node_id)
         if led:
-            self._walks.append((decision, led))
-        self._decisions.add(decision)
-        self._go_on()
+            self._walks.append((decision, deque(led)))
+        if len(led) == len(decision.end.partitions):
+            self._walk_soon()
+        else:
+            self._decisions.add(decision)
+            self._go_on()
 
     @property
     def outstanding(self) -> int:
         """Number of markers of committed or aborted transactions that are not confirmed as written."""
-        return sum(decision.outstanding for decision in self._decisions if decision.is_live)
+        decisions = {decision for decision, _ in self._walks}.union(self._decisions)
+        return sum(decision.outstanding for decision in decisions if decision.is_live)
 
     def on_image(self) -> None:
         """Put markers that waited for a new cluster image into the queue again."""
@@ -110,13 +120,9 @@ class MarkerSender:
 
     def _go_on(self) -> None:
         """Start a sender task for every destination that has queued markers and no running task."""
-        brokers = self._queue.brokers()
-        if self._walks and self._node_id not in brokers:
-            brokers.append(self._node_id)
-        for broker_id in brokers:
-            if broker_id not in self._at_work:
-                self._at_work.add(broker_id)
-                self._tasks.supervise(f"markers for broker {broker_id}", partial(self._work_for, broker_id))
+        self._walk_soon()
+        for broker_id in self._queue.brokers():
+            self._begin_work_for(broker_id)
         if self._queue.has_unknown and None not in self._at_work:
             self._at_work.add(None)
             self._tasks.supervise("markers for unknown partitions", self._look_into_unknown)
@@ -125,6 +131,11 @@ class MarkerSender:
             self._woken_at = due
             self._deadlines.after(max(0.0, due - self._clock.monotonic()), self._wake)
 
+    def _begin_work_for(self, broker_id: int) -> None:
+        if broker_id not in self._at_work:
+            self._at_work.add(broker_id)
+            self._tasks.supervise(f"markers for broker {broker_id}", partial(self._work_for, broker_id))
+
     def _wake(self) -> None:
         self._woken_at = float("inf")
         self._queue.wake(self._clock.monotonic())
@@ -132,12 +143,32 @@ class MarkerSender:
 
     # --- methods that append and send markers -------------------------------------------------------------------------
 
-    async def _work_for(self, broker_id: int) -> None:
+    def _walk_soon(self) -> None:
+        """Begin to append the markers of new decisions in the next iteration of the event loop, if no task does it."""
+        if self._walks and not self._is_walk_due and self._node_id not in self._at_work:
+            self._is_walk_due = True
+            asyncio.get_running_loop().call_soon(self._walk_at_once)
+
+    def _walk_at_once(self) -> None:
+        """Append the markers of all new decisions; if the first slice does not suffice, a task does the rest."""
+        self._is_walk_due = False
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
+        while self._walks:
+            if self._walk(*self._walks[0], pauses):
+                self._walks.popleft()
+            if self._walks and pauses.is_due:
+                self._begin_work_for(self._node_id)
+                return
+        if not self._queue.is_empty:
+            self._go_on()  # markers that could not be written are in the queue
+
+    async def _work_for(self, broker_id: int) -> None:
+        pauses = self._slices.pauses(MARKERS_SECONDS, 0.0)
         if broker_id == self._node_id:
             while self._walks:
-                decision, led = self._walks.popleft()
-                await self._walk(decision, deque(led), pauses)
+                await pauses.here()
+                if self._walks and self._walk(*self._walks[0], pauses):
+                    self._walks.popleft()
         while markers := deque(self._queue.take(broker_id)):
             with self._giving_back(markers):
                 if broker_id == self._node_id:
@@ -158,30 +189,35 @@ class MarkerSender:
             for waiting in markers:
                 self._queue.again(waiting, self._clock.monotonic())
 
-    async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
-        """Append the markers of a decision to the partitions in `left`, which this broker leads. The work is done in
-        slices; other work runs between the slices.
+    def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> bool:
+        """Append the markers of a decision to the partitions in `left`, which this broker leads: at least one marker,
+        and further markers until a pause is due. Returns False if a pause is due, and partitions are left.
         """
+        marker = None
         try:
-            marker = None
             while left:
-                if pauses.is_due or marker is None or marker.coordinator_epoch != decision.coordinator_epoch:
-                    await pauses.here()
+                if marker is None or marker.coordinator_epoch != decision.coordinator_epoch:
                     if not decision.is_live:
-                        return
+                        break
                     marker = _marker(decision)
                 answer = self._appender.append(marker, left[0])
                 where = left.popleft()
                 if answer is not ErrorCode.NONE:
+                    self._decisions.add(decision)
                     self._take_in(WaitingMarker(decision, where), answer)
                 elif (code := _acknowledged(answer)) is not ErrorCode.NONE:
+                    self._decisions.add(decision)
                     self._settle(WaitingMarker(decision, where), code)
                 elif decision.mark_written(where) and decision.is_live:
                     decision.on_answer(decision, Outcome.COMPLETE)
+                if left and pauses.is_due:
+                    return False
         except Exception:
             logger.exception("markers not written", extra={"markers": len(left)})
+            self._decisions.add(decision)
             for where in left:
                 self._queue.again(WaitingMarker(decision, where), self._clock.monotonic())
+        return True
 
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
         """Append the markers of partitions that this broker leads. Other work runs after each slice of time, because a

@@ -54,8 +54,8 @@ class MarkerAppender:
         self._image: ClusterImage | None = None
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
-        """The largest leader epoch of the partitions of `__transaction_state` in the cluster image `_image`; no
-        coordinator in this image has a larger epoch.
+        """The largest leader epoch of the partitions of `__transaction_state` in the cluster image `_image`, at least
+        0; no coordinator in this image has a larger epoch.
         """
         self._last = Marker(ProducerIdAndEpoch(-1, -1), False, -1, 0), EndTransactionMarker(ControlType.ABORT, -1)
         """The last appended marker, with its encoded batch, since the same marker is appended to several logs."""
@@ -75,7 +75,7 @@ class MarkerAppender:
         partition = None
         try:
             partition = self._replicas.led_by_name(where.topic, where.partition)
-            if self._metadata.image is not self._image or marker.coordinator_epoch > max(0, self._newest_epoch):
+            if self._metadata.image is not self._image or marker.coordinator_epoch > self._newest_epoch:
                 self._check_is_from_a_coordinator(marker, partition)
             offset = partition.append_marker(
                 self._last[1],
@@ -106,8 +106,8 @@ class MarkerAppender:
         if topic is not self._log_of_transactions:
             self._log_of_transactions = topic
             epochs = [] if topic is None else [state.leader_epoch for state in topic.partitions.values()]
-            self._newest_epoch = max(epochs, default=0)
-        if marker.coordinator_epoch <= max(0, self._newest_epoch):
+            self._newest_epoch = max([0, *epochs])
+        if marker.coordinator_epoch <= self._newest_epoch:
             return
         known = partition.log.producer_state.get(marker.producer.producer_id)
         if known is None or marker.coordinator_epoch > known.coordinator_epoch:

@@ -132,6 +132,16 @@ class TransactionMetadata(NamedTuple):
         """Whether `asking` is the owner's producer id and epoch."""
         return asking == self.client and asking.epoch <= EXHAUSTED_EPOCH
 
+    def is_of(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether this is the producer id and epoch of the records and of the owner, so that no new owner has taken
+        over the transaction.
+        """
+        return (
+            producer_id == self.producer_id
+            and producer_epoch == self.producer_epoch <= EXHAUSTED_EPOCH
+            and self.next_producer_epoch == NO_EPOCH
+        )
+
     @property
     def is_v2(self) -> bool:
         return self.client_transaction_version >= TRANSACTIONS_V2
@@ -214,14 +224,22 @@ class TransactionMetadata(NamedTuple):
     ) -> TransactionMetadata:
         """Add partitions to the transaction; adding the first partitions begins the transaction (S36)."""
         is_open = self.state is TransactionState.ONGOING
-        return self._to(
-            TransactionState.ONGOING,
-            now_ms,
-            last_epoch=NO_EPOCH,
-            partitions=self.partitions | added,
+        if not is_open:
+            check_transition(self.transactional_id, self.state, TransactionState.ONGOING)
+        is_taken_over = self.next_producer_epoch != NO_EPOCH
+        return TransactionMetadata(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            timeout_ms=self.timeout_ms,
+            state=TransactionState.ONGOING,
+            partitions=self.partitions | added if self.partitions else added,
             start_timestamp=self.start_timestamp if is_open else now_ms,
+            last_update_timestamp=now_ms,
+            previous_producer_id=self.next_producer_id if is_taken_over else self.producer_id,  # the owner's
             client_transaction_version=client_transaction_version,
-            next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=self.next_producer_epoch,
+            next_timeout_ms=self.next_timeout_ms,
         )
 
     def prepared(
@@ -230,15 +248,37 @@ class TransactionMetadata(NamedTuple):
         """Set the outcome (commit or abort) of the transaction. Under transactions V2 the producer epoch is raised, so
         that the markers fence late requests of this transaction (S39). Raises NeedsProducerId.
         """
+        state = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
+        is_v2 = client_transaction_version >= TRANSACTIONS_V2
+        if (
+            self.state is TransactionState.ONGOING
+            and self.next_producer_epoch == NO_EPOCH
+            and self.producer_epoch < EXHAUSTED_EPOCH
+        ):
+            # The usual case, in which the code below would return the same.
+            return TransactionMetadata(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch + 1 if is_v2 else self.producer_epoch,
+                timeout_ms=self.timeout_ms,
+                state=state,
+                partitions=self.partitions,
+                start_timestamp=self.start_timestamp,
+                last_update_timestamp=now_ms,
+                previous_producer_id=self.producer_id,
+                client_transaction_version=client_transaction_version,
+                last_epoch=self.producer_epoch if is_v2 else self.last_epoch,
+                next_timeout_ms=self.next_timeout_ms,
+            )
         changes: dict[str, Any] = {}
-        if client_transaction_version >= TRANSACTIONS_V2:
+        if is_v2:
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
         if self.state is not TransactionState.ONGOING:  # an abort without an open transaction: it starts now
             changes["start_timestamp"] = now_ms
         return self._to(
-            TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
+            state,
             now_ms,
             **{"client_transaction_version": client_transaction_version, **changes},
         )
@@ -275,18 +315,24 @@ class TransactionMetadata(NamedTuple):
     def completed(self, now_ms: int) -> TransactionMetadata:
         """Complete the transaction after all markers are written."""
         commits = self.state is TransactionState.PREPARE_COMMIT
-        producer = self.producer_when_complete
-        return self._to(
-            TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
-            now_ms,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            next_producer_id=NO_PRODUCER_ID,
-            next_producer_epoch=NO_EPOCH,
-            previous_producer_id=self.previous_producer_id if self.is_taken_over else self.producer_id,
-            timeout_ms=min(self.timeout_ms, self.next_timeout_ms),
-            next_timeout_ms=NO_TIMEOUT_MS,
-            partitions=frozenset[TopicPartition](),
+        state = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
+        check_transition(self.transactional_id, self.state, state)
+        producer_id, producer_epoch, timeout_ms = self.producer_id, self.producer_epoch, self.timeout_ms
+        if self.next_producer_id != NO_PRODUCER_ID:
+            producer_id, producer_epoch = self.producer_when_complete
+        return TransactionMetadata(
+            transactional_id=self.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timeout_ms=timeout_ms if timeout_ms < self.next_timeout_ms else self.next_timeout_ms,
+            state=state,
+            start_timestamp=self.start_timestamp,
+            last_update_timestamp=now_ms,
+            previous_producer_id=self.producer_id
+            if self.next_producer_epoch == NO_EPOCH
+            else self.previous_producer_id,
+            client_transaction_version=self.client_transaction_version,
+            last_epoch=self.last_epoch,
         )
 
     def check_expirable(self) -> None:

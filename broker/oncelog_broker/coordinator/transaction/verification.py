@@ -119,8 +119,14 @@ def _later_coordinator(producer: ProducerIdAndEpoch) -> KafkaError:
 def _error_of(
     producer: ProducerIdAndEpoch, unknown: list[TopicPartition], registers: bool, code: ErrorCode
 ) -> KafkaError | None:
-    if code is ErrorCode.NONE:
-        return None
+    return None if code is ErrorCode.NONE else refused_by_coordinator(producer, unknown, code, registers=registers)
+
+
+def refused_by_coordinator(
+    producer: ProducerIdAndEpoch, unknown: list[TopicPartition], code: ErrorCode, *, registers: bool
+) -> KafkaError:
+    """Return the error for the producer's batches in the partitions `unknown`, after the coordinator has refused to
+    verify them, or with `registers` to add them, with the error `code`."""
     if code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{producer} is fenced")
     if code.retriable and not (registers and code is ErrorCode.CONCURRENT_TRANSACTIONS):

@@ -12,8 +12,14 @@ A start does not trust the file. A state counts only if all of this is true:
   the log end. If an offset differs, the checkpoints were edited or come from another time, or recovery must read the
   records.
 
-All other logs are opened from their files (`log_loader`). The file therefore stays valid after a kill, for the logs
-that the killed process has not changed, and an old file is harmless. On file systems without reliable stamps
+A log that the killed process has only appended to is opened from its state and the records behind the state's end
+(`log_growth`), if it has also kept the stamps of `partition.metadata`, of its closed segments and of the indexes of the
+active segment, and the inode of the active log file. A re-created topic has another `partition.metadata`. Compaction
+changes closed segments. A truncation below the state's end lowers the recovery point in the checkpoint first; if the
+log grows again up to the old end, its leader epochs differ from those of the state.
+
+All other logs are opened from their files (`log_loader`). The file therefore stays valid after a kill, and an old file
+is harmless. On file systems without reliable stamps
 (`Disk.watch_file_system`) the file is neither written nor used.
 
 The first line has the format version and the CRC-32C of the rest, which is JSON: the directory id, and for each log's
@@ -26,14 +32,17 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from oncelog_broker.log.closed_log import ClosedLog, ClosedSegment
+from oncelog_broker.log.closed_log import ClosedLog, ClosedSegment, Growth
+from oncelog_broker.log.directories.log_growth import MAX_GROWTH, read_growth
+from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE
 from oncelog_broker.log.leader_epochs import EpochEntry
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segments.recovery import UNFINISHED_SUFFIXES
-from oncelog_broker.log.segments.segment import LOG_SUFFIX, file_prefix
+from oncelog_broker.log.segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
 from oncelog_broker.runtime.disk import Disk, FileStamp
 from oncelog_protocol.crc import crc32c
 from oncelog_protocol.light_classes import NamedTuple
@@ -41,7 +50,7 @@ from oncelog_protocol.light_classes import NamedTuple
 logger = logging.getLogger(__name__)
 
 CLOSED_LOGS_FILE: Final = "oncelog.closed-logs"
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_ALL_SEGMENTS: Final = 100_000
 """Limit on the segments of all logs in the file, some 70 bytes each; further logs have no state. Reading this number of
 segments takes less than half a second.
@@ -59,6 +68,8 @@ class Entry(NamedTuple):
     directory: FileStamp
     files: tuple[FileStamp, ...]
     """The stamps of the log files, by segment."""
+    side_files: Sequence[Sequence[int]]
+    """The stamps of the files that `_side_files` names, which an append does not change; empty if a file is missing."""
     closed: ClosedLog
 
     def is_unchanged(self, disk: Disk, path: str) -> bool:
@@ -69,6 +80,22 @@ class Entry(NamedTuple):
             if segment.is_made and disk.stamp(_log_file(path, segment.base_offset)) != stamp:
                 return False
         return True
+
+    def growth(self, disk: Disk, path: str) -> Growth | None:
+        """Return what was appended to the log in the directory `path` since it was closed; None if more may have
+        changed, or if only recovery can decide. Raises OSError.
+        """
+        *closed_segments, active = self.closed.segments
+        *closed_files, active_file = self.files
+        now = disk.stamp(_log_file(path, active.base_offset)) if active.is_made else NO_FILE
+        if now.inode != active_file.inode or not active_file.size <= now.size <= active_file.size + MAX_GROWTH:
+            return None
+        if not self.side_files or [list(disk.stamp(each)) for each in _side_files(path, active)] != self.side_files:
+            return None
+        for segment, stamp in zip(closed_segments, closed_files, strict=True):
+            if disk.stamp(_log_file(path, segment.base_offset)) != stamp:
+                return None
+        return read_growth(disk, path, self.closed, now.size)
 
 
 def write_closed_logs(
@@ -97,12 +124,17 @@ def _fields(disk: Disk, log: PartitionLog, topic_id: bytes | None, closed: Close
         disk.stamp(_log_file(log.directory, segment.base_offset)) if segment.is_made else NO_FILE
         for segment in closed.segments
     ]
+    side_files: list[FileStamp] = []
+    if topic_id is not None and closed.segments[-1].is_made:
+        with suppress(FileNotFoundError):
+            side_files = [disk.stamp(each) for each in _side_files(log.directory, closed.segments[-1])]
     return [
         log.topic,
         log.partition,
         None if topic_id is None else topic_id.hex(),
         disk.stamp(log.directory),
         files,
+        side_files,
         [
             closed.log_start_offset,
             closed.log_end_offset,
@@ -135,7 +167,13 @@ def read_closed_logs(disk: Disk, directory: str, directory_id: str | None) -> Ma
 
 
 def _entry(
-    topic: str, partition: int, topic_id: str | None, directory: list[int], files: list[list[int]], closed: list[Any]
+    topic: str,
+    partition: int,
+    topic_id: str | None,
+    directory: list[int],
+    files: list[list[int]],
+    side_files: list[list[int]],
+    closed: list[Any],
 ) -> Entry:
     start, end, segments, epochs, producers = closed
     return Entry(
@@ -144,6 +182,7 @@ def _entry(
         None if topic_id is None else bytes.fromhex(topic_id),
         FileStamp(*directory),
         tuple([FileStamp(*file) for file in files]),
+        side_files,
         ClosedLog(
             start,
             end,
@@ -152,6 +191,14 @@ def _entry(
             tuple([base64.b64decode(entry) for entry in producers]),
         ),
     )
+
+
+def _side_files(directory: str, active: ClosedSegment) -> list[str]:
+    """Return the paths of the file with the topic id, and of the indexes of the active segment."""
+    prefix = os.path.join(directory, file_prefix(active.base_offset))
+    return [
+        os.path.join(directory, PARTITION_METADATA_FILE), prefix + OFFSET_INDEX_SUFFIX, prefix + TIME_INDEX_SUFFIX
+    ]  # fmt: skip
 
 
 def _log_file(directory: str, base_offset: int) -> str:

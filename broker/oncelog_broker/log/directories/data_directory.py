@@ -311,9 +311,9 @@ class DataDirectory:
     def _drop_from(self, name: str, dropped: Collection[TopicPartition]) -> None:
         with self.checkpoint_guard:
             offsets = self._checkpoints.get(name, {})
-            left = {key: offset for key, offset in offsets.items() if key not in dropped}
-            if len(left) < len(offsets):
-                self.write_checkpoint(name, left)
+            # Look up the keys first, because a directory may have thousands of logs, and new logs have no entries.
+            if not offsets.keys().isdisjoint(dropped):
+                self.write_checkpoint(name, {key: offset for key, offset in offsets.items() if key not in dropped})
 
     def syncs_together(self, logs: int) -> bool:
         """Whether `sync_file_system` syncs this number of logs."""

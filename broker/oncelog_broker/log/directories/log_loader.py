@@ -1,5 +1,5 @@
-"""Opens the logs of one data directory when a broker starts: unchanged logs from their saved states (`closed_logs`),
-all other logs from their files, with recovery.
+"""Opens the logs of one data directory when a broker starts: unchanged and grown logs from their saved states
+(`closed_logs`), all other logs from their files, with recovery.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from oncelog_broker.log.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from oncelog_broker.log.closed_log import Growth
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.closed_logs import Entry, read_closed_logs
 from oncelog_broker.log.directories.data_directory import (
@@ -72,7 +73,8 @@ class LogLoader:
         self._start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         self._cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self.high_watermarks: Mapping[TopicPartition, int] = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        self._unchanged: dict[TopicPartition, Entry] = {}
+        self._saved: dict[TopicPartition, tuple[Entry, Growth | None]] = {}
+        """The logs that are opened from their saved states, with the records that were appended since."""
         self.found: list[TopicPartition] = []
         """The partitions with a log in the directory, after `find`."""
         self.deleted: list[str] = []
@@ -93,15 +95,13 @@ class LogLoader:
             closed = read_closed_logs(self._disk, home.path, home.directory_id)
         for name in self._disk.list_directory(home.path):
             entry = closed.get(name)
-            if entry is not None and self._is_unchanged(name, entry):
-                key = entry.topic, entry.partition
-                self._unchanged[key] = entry
-                self.found.append(key)
-            else:
+            if entry is None or not self._find_saved(name, entry):
                 home.classify(name, self.found, self.deleted)
 
-    def _is_unchanged(self, name: str, entry: Entry) -> bool:
-        """Whether the log may be opened from its saved state; see `closed_logs` for the rules."""
+    def _find_saved(self, name: str, entry: Entry) -> bool:
+        """Whether the log may be opened from its saved state; see `closed_logs` for the rules. If so, add the log to
+        `found`.
+        """
         key, end = (entry.topic, entry.partition), entry.closed.log_end_offset
         start = max(self._start_offsets.get(key, 0), entry.closed.segments[0].base_offset)
         if (
@@ -111,17 +111,25 @@ class LogLoader:
             or parse_directory_name(name) != key
         ):
             return False
+        path, growth = self._home.join(name), None
         try:
-            return entry.is_unchanged(self._disk, self._home.join(name))
+            if not entry.is_unchanged(self._disk, path):
+                # If `end` is 0, a recovery must find out whether the names of the files are synced.
+                growth = None if self._home.clean_shutdown or not end else entry.growth(self._disk, path)
+                if growth is None:
+                    return False
         except OSError:
             return False  # the log is opened from its files, which reports the error
+        self._saved[key] = entry, growth
+        self.found.append(key)
+        return True
 
     def load(self) -> Iterator[LoadedLog]:
         """Open the logs that `find` has found."""
         for key in self.found:
-            entry = self._unchanged.get(key)
-            if entry is not None:
-                yield LoadedLog(key, entry.topic_id, self._reopen(entry), "")
+            saved = self._saved.get(key)
+            if saved is not None:
+                yield LoadedLog(key, saved[0].topic_id, self._reopen(*saved), "")
             else:
                 loaded = self._open(key)
                 if loaded is not None:
@@ -133,7 +141,8 @@ class LogLoader:
             config = self._configs[topic] = self._config_of(topic)
         return config
 
-    def _reopen(self, entry: Entry) -> PartitionLog:
+    def _reopen(self, entry: Entry, growth: Growth | None) -> PartitionLog:
+        key = entry.topic, entry.partition
         return PartitionLog.reopen(
             self._home.join(f"{entry.topic}-{entry.partition}"),
             topic=entry.topic,
@@ -142,7 +151,9 @@ class LogLoader:
             disk=self._disk,
             clock=self._clock,
             closed=entry.closed,
-            cleaner_checkpoint=self._cleaner_offsets.get((entry.topic, entry.partition)),
+            growth=growth,
+            checkpointed_start=self._start_offsets.get(key, 0),
+            cleaner_checkpoint=self._cleaner_offsets.get(key),
         )
 
     def _open(self, key: TopicPartition) -> LoadedLog | None:

@@ -185,6 +185,11 @@ class LogProducers:
             self.state.restore(entries)
         self._ends = RecentEnds(offset)
 
+    def grow(self, headers: Iterable[HeaderFields]) -> None:
+        """Update the state, after `reopen_at`, with the headers of data batches, which do not end transactions."""
+        for header in headers:
+            self.state.follow(header)
+
     def load(
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
     ) -> None:

@@ -33,7 +33,7 @@ from dataclasses import field
 from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
-from oncelog_broker.log.closed_log import ClosedLog
+from oncelog_broker.log.closed_log import ClosedLog, Growth
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
@@ -130,9 +130,9 @@ class SegmentLoader:
                 segment.close()
             raise
 
-    def reopen(self, closed: ClosedLog) -> list[Segment]:
-        """Return the segments of a cleanly closed log without accessing its files. The last segment is dormant: its
-        indexes are read when it is appended to (`LocalLog.wake`).
+    def reopen(self, closed: ClosedLog, growth: Growth | None = None) -> list[Segment]:
+        """Return the segments of a cleanly closed log, to which `growth` was appended since, without accessing its
+        files. The last segment is dormant: its indexes are read when it is appended to (`LocalLog.wake`).
         """
         segments = []
         ends = [*(each.base_offset for each in closed.segments[1:]), closed.log_end_offset]
@@ -143,6 +143,8 @@ class SegmentLoader:
             else:
                 segment = self.create(each.base_offset, self.now_ms, is_made_later=True)
             segments.append(segment)
+        if growth is not None:
+            segments[-1].grow(growth)
         return segments
 
     def _segment(self, base_offset: int) -> Segment:
@@ -295,7 +297,7 @@ class SegmentLoader:
         else:
             segment.start_empty()
         for position, batch in scan_batches(segment.file, start, segment.size):
-            _check_offsets(segment, batch)
+            check_offsets(batch, segment.base_offset, segment.next_offset)
             segment.note_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
             if batch.base_offset >= recovery_point and batch.partition_leader_epoch > NO_PARTITION_LEADER_EPOCH:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset, persist=False)
@@ -337,10 +339,13 @@ class SegmentLoader:
         self.disk.sync_directory(self.directory)
 
 
-def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
-    if batch.base_offset < segment.next_offset or batch.last_offset < batch.base_offset:
-        raise CorruptBatch(f"offsets {batch.base_offset} to {batch.last_offset} after {segment.next_offset - 1}")
-    if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+def check_offsets(batch: RecordBatch, segment_base: int, next_offset: int) -> None:
+    """Check a batch of the segment with base offset `segment_base` whose earlier batches end before `next_offset`.
+    Raises CorruptBatch.
+    """
+    if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
+        raise CorruptBatch(f"offsets {batch.base_offset} to {batch.last_offset} after {next_offset - 1}")
+    if batch.last_offset - segment_base > MAX_RELATIVE_OFFSET:
         raise CorruptBatch(f"offset {batch.last_offset} is too far from the segment's base offset")
 
 

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator
 from mmap import mmap
 from typing import Final
 
+from oncelog_broker.log.closed_log import Growth
 from oncelog_broker.log.segments.batch_scan import HEADER_WINDOW, BatchLocation, parse_location, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.offset_index import OffsetIndex, OffsetPosition
@@ -69,6 +70,7 @@ class _NoFile:
 
 
 NO_FILE: Final = _NoFile()
+NO_GROWTH: Final = NO_TIMESTAMP, 0
 
 
 class Segment:
@@ -79,6 +81,7 @@ class Segment:
         "_directory",
         "_disk",
         "_file",
+        "_grown_timestamp",
         "_max_timestamp",
         "_max_timestamp_known",
         "_max_timestamp_offset",
@@ -118,6 +121,8 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_known = False
         self._max_timestamp_offset = base_offset
+        self._grown_timestamp = NO_GROWTH
+        """(largest timestamp, its offset) of the records that the time index in the file does not cover (`grow`)."""
         self.path = prefix + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self.created_ms = now_ms
@@ -319,6 +324,11 @@ class Segment:
 
     # --- methods that make an existing segment active -----------------------------------------------------------------
 
+    def grow(self, growth: Growth) -> None:
+        """Add the batches of `growth`, which follow those that the index files cover, to a dormant segment."""
+        self.size, self.next_offset = growth.size, growth.log_end_offset
+        self._grown_timestamp = growth.max_timestamp, growth.max_timestamp_offset
+
     def activate(self) -> None:
         """Make this segment the active segment: load the indexes, and call `note_batch` for the batches from the last
         index entry on.
@@ -426,6 +436,8 @@ class Segment:
             for batch in scan_headers(self.file, 0, self.size):
                 if batch.max_timestamp > self._max_timestamp:
                     self._max_timestamp, self._max_timestamp_offset = batch.max_timestamp, batch.last_offset
+        elif self._grown_timestamp[0] > last.timestamp:
+            self._max_timestamp, self._max_timestamp_offset = self._grown_timestamp
         self._max_timestamp_known = True
 
     def _rebuild_because(self, reason: IndexCorrupt) -> None:

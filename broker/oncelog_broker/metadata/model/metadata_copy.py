@@ -23,6 +23,7 @@ import logging
 import os
 from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from oncelog_broker.metadata import paths
@@ -143,7 +144,7 @@ def encode_copy(cluster_id: str, written_ms: int, nodes: list[Node]) -> Steps[by
     """Return the content of the file with the copy of the metadata."""
     lines = [_line({"version": FORMAT_VERSION, "cluster_id": cluster_id, "written_ms": written_ms})]
     for number, node in enumerate(nodes):
-        lines.append(_line({"path": node.path, "data": node.data.decode()}))
+        lines.append(f'{{"path":{quoted(node.path)},"data":{quoted(node.data.decode())}}}\n'.encode())
         if number % STATES_PER_STEP == 0:
             yield None
     lines.append(_line({"nodes": len(nodes)}))

@@ -321,16 +321,12 @@ def encode_mark(topic: TopicAssignment) -> bytes:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    document: dict[str, Any] = {
-        "controller_epoch": state.controller_epoch,
-        "leader": state.leader,
-        "version": 1,
-        "leader_epoch": state.leader_epoch,
-        "isr": list(state.isr),
-    }
-    if state.leader_recovery_state:
-        document["leader_recovery_state"] = state.leader_recovery_state
-    return _to_json(document)
+    # A format, because each broker encodes the states of all partitions for its copy of the metadata.
+    recovery = f',"leader_recovery_state":{state.leader_recovery_state}' if state.leader_recovery_state else ""
+    return (
+        f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
+        f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}]{recovery}}}'
+    ).encode()
 
 
 def parse_partition_state(data: bytes, path: str) -> PartitionState:
@@ -488,5 +484,8 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def _to_json(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encode(document).encode()

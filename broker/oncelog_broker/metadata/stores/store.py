@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from oncelog_protocol.light_classes import NamedTuple, dataclass
 
@@ -284,13 +284,16 @@ class MetadataStore(Protocol):
         """
 
 
+_ILLEGAL_NAMES: Final = frozenset(("", ".", ".."))
+
+
 def check_path(path: str) -> None:
     """Raise ValueError for a path that ZooKeeper would refuse. Only a bug can produce such a path."""
     if path == "/":
         return
     if not path.startswith("/"):
         raise ValueError(f"a node's path starts with '/': {path!r}")
-    if "\0" in path or any(name in ("", ".", "..") for name in path[1:].split("/")):
+    if "\0" in path or not _ILLEGAL_NAMES.isdisjoint(path[1:].split("/")):
         raise ValueError(f"not a legal node path: {path!r}")
 
 

@@ -44,9 +44,15 @@ class Subscribers(Generic[_T]):
 class Watches(Subscribers[str]):
     """Watches on paths and everything below them."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._beneath: dict[str, str] = {}
+        """For each path that was ever watched, the beginning of all paths below it."""
+
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` for changes at or below `path`. Raises ValueError for an illegal path."""
         check_path(path)
+        self._beneath.setdefault(path, path.rstrip("/") + "/")
         return self.add(callback, path)
 
     def roots(self) -> list[str]:
@@ -57,7 +63,7 @@ class Watches(Subscribers[str]):
         """Call the callbacks for these nodes, which were created, set or deleted."""
         changed = list(paths)
         for root, callback in tuple(self._entries):
-            beneath = root.rstrip("/") + "/"
+            beneath = self._beneath[root]
             for path in changed:
                 if path == root or path.startswith(beneath):
                     self._call(callback, path)

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config.listeners import Listener
@@ -19,7 +20,6 @@ from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.login_gate import LoginGate
 from oncelog_broker.server.net.tls_handshakes import TlsHandshakes
-from oncelog_broker.server.net.tls_transport import TlsTransport
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +63,11 @@ class Listeners:
                 is_encrypted=security.tls is not None,
             )
 
-        def secured() -> TlsTransport:
-            return TlsTransport(security, self._handshakes, self.connections, connection)
+        factory: Callable[[], asyncio.BufferedProtocol] = connection
+        if security.tls is not None:
+            from oncelog_broker.server.net.tls_transport import TlsTransport
 
-        factory: Callable[[], asyncio.BufferedProtocol] = connection if security.tls is None else secured
+            factory = partial(TlsTransport, security, self._handshakes, self.connections, connection)
         try:
             rates = self.connections.rates
             pace = None if rates is None else rates.pace(listener.name)

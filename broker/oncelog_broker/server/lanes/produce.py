@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
+from oncelog_broker.coordinator.transaction.verification import refused_by_coordinator
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.quotas.client_limits import ClientLimits
@@ -30,7 +31,9 @@ from oncelog_broker.server.records import produce
 from oncelog_broker.server.records.services import RecordContext, RecordServices
 from oncelog_protocol.codec import DECODING_ERRORS, codec
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.quotas import QuotaKey
 from oncelog_protocol.records.batch import (
     ATTRIBUTES_AT,
@@ -63,11 +66,14 @@ def _not_appended() -> NoReturn:
 
 @fail_point("append", dropped=_not_appended)
 def _append_in_transaction(
-    partition: Partition, records: memoryview, required_acks: int, transaction_version: int
+    partition: Partition, records: memoryview, required_acks: int, transaction_version: int, ends: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is already open in the partition, so that the coordinator need not verify
-    the transaction.
+    """Append a batch of a transaction that is already open in the partition, or that was verified just now. `ends` is
+    the value of `VerificationGuards.ends` at that time: a fail point may delay this step until the transaction has
+    ended, and the batch must then not open it again (E3).
     """
+    if partition.guards.ends != ends:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     return partition.append(
         records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
     )
@@ -149,8 +155,17 @@ class ProduceLane:
             or records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != known.transactional
         ):
             return False
-        if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
-            return False  # decline, because the transaction must be verified
+        registers = False
+        if known.transactional:
+            producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
+            if not log.producer_state.has_open_transaction(producer_id, epoch):
+                # The first batch of a transaction in this partition: verify or register the partition.
+                transactions, last_epoch = known.transactions, log.producer_state.coordinator_epoch(producer_id)
+                if transactions is None or services.transactions.refused_sequences.lowest:
+                    return False
+                registers = known.transaction_version >= TRANSACTIONS_V2
+                if not registers and not transactions.has_open(producer_id, epoch, known.where, last_epoch):
+                    return False
 
         limits, throttling = None, ways.usual.throttling
         if throttling is not None:
@@ -161,9 +176,19 @@ class ProduceLane:
                 return False  # decline: with a quota that connections share, it may have to wait
 
         route, started = ways.route, 0.0
-        route.requests += 1
-        if route.times is not None and route.requests & TIMED_MASK == 1:
+        if route.times is not None and (route.requests + 1) & TIMED_MASK == 1:
             started = ways.monotonic()
+        if registers and transactions is not None:
+            code = transactions.register(producer_id, epoch, known.where, last_epoch)
+            if code is None:
+                return False
+            if code is not ErrorCode.NONE:
+                route.requests += 1
+                producer = ProducerIdAndEpoch(producer_id, epoch)
+                refused = refused_by_coordinator(producer, list(known.where), code, registers=True)
+                self._refuse(connection, frame, correlation_id, known, limits, refused)
+                return True
+        route.requests += 1
         try:
             if not known.transactional:
                 base_offset, append_time = partition.append(
@@ -171,7 +196,7 @@ class ProduceLane:
                 )
             else:
                 base_offset, append_time = _append_in_transaction(
-                    partition, records, known.required_acks, known.transaction_version
+                    partition, records, known.required_acks, known.transaction_version, partition.guards.ends
                 )
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, known, limits, error)
@@ -257,10 +282,12 @@ class ProduceLane:
                 return
             self._lengths = (*self._lengths, position)
         rights: RightsNeeded = ((rules.PRODUCE.kind, partition.topic),)
+        transactions = None
         if request.transactional_id is not None:
             rights = ((rules.PRODUCE_TRANSACTION.kind, request.transactional_id), *rights)
+            transactions = context.services.transactions.usual_transactions(request.transactional_id)
         self._known[head] = Destination(
-            partition, request, self._ways.version, rights, body.tail, answer, context.client_id
+            partition, request, self._ways.version, rights, body.tail, answer, context.client_id, transactions
         )
 
     def _forget_gone(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.lanes.repeated import RightsNeeded
 from oncelog_broker.server.records.transactional_append import FIRST_TRANSACTIONS_V2_VERSION
@@ -14,6 +15,9 @@ from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
 from oncelog_protocol.templates import Pattern, changing
+
+if TYPE_CHECKING:
+    from oncelog_broker.coordinator.transaction.usual_transactions import UsualTransactions
 
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
@@ -41,6 +45,8 @@ class Destination:
         "timeout_seconds",
         "transaction_version",
         "transactional",
+        "transactions",
+        "where",
     )
 
     def __init__(
@@ -52,11 +58,15 @@ class Destination:
         request_tail: bytes,
         answer: Pattern,
         client_id: str | None,
+        transactions: UsualTransactions | None,
     ) -> None:
         """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time differ
-        from one response to the next.
+        from one response to the next. `transactions`: verifies the partition in the transactions of the request's
+        transactional id; None if the handler must do it, or if the request has no transactional id.
         """
         self.partition = partition
+        self.transactions = transactions
+        self.where = frozenset({TopicPartition(partition.topic, partition.index)})
         self.client_id = client_id
         topic = request.topic_data[0]
         destination = TopicData(

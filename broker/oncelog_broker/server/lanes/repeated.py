@@ -1,5 +1,5 @@
-"""Parts that the lanes of group requests share: the checks of rights and quotas, the timing of requests, and the bytes
-of a response that only differs in its correlation id.
+"""Parts that the lanes of groups and transactions share: the checks of rights and quotas, the timing of requests, and
+the bytes of a response that only differs in its correlation id.
 """
 
 from __future__ import annotations

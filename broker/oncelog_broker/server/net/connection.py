@@ -30,7 +30,7 @@ from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.net.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.net.connection_state import HANDLING, LIFTED_IN_TIME, Event, Hold, Lifecycle, State
-from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.connections import Connections, Departure
 from oncelog_broker.server.net.frame_reader import FrameRefused, ReceiveBuffer
 from oncelog_broker.server.net.header_cache import NO_HEADER, CachedHeader
 from oncelog_broker.server.net.lane import Lane
@@ -222,7 +222,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._answers.lose_client()
         if self._lifecycle.state not in HANDLING or not self._leave():
-            self._end()
+            self._lifecycle.on(Event.CLOSED)
+            if self._loop_budget.claim():
+                self._end()
+            else:
+                self._connections.departures.join(Departure(self._end))
 
     def eof_received(self) -> bool:
         """Called when the client has ended its stream. Return whether the transport must stay open, because received

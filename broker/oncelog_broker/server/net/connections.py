@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from oncelog_broker.runtime.loop_budget import LoopBudget
@@ -29,6 +29,22 @@ class OpenConnection(Protocol):
     def close(self, reason: str) -> None: ...
 
 
+class Departure:
+    """The end of a connection whose client has disconnected, when this iteration of the event loop has spent its
+    budget, as when a client closes thousands of connections at once.
+    """
+
+    __slots__ = ("_end",)
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        """`end`: frees the connection's buffers and counts the connection out."""
+        self._end = end
+
+    def take_slice(self) -> bool:
+        self._end()
+        return False
+
+
 class Connections:
     """All open connections; invariant: `limits` counts exactly these connections."""
 
@@ -45,6 +61,10 @@ class Connections:
         self.large_requests = RoundRobin(budget)
         """Schedules connections with a large request that did not fit into this iteration of the loop: one slice
         handles one request.
+        """
+        self.departures = RoundRobin(budget)
+        """Schedules the ends of connections that did not fit into this iteration of the loop: one slice ends one
+        connection.
         """
         self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()

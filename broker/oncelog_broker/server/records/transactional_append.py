@@ -17,7 +17,11 @@ from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.coordinator.transaction.verification import check_each_in_transaction, check_in_transaction
+from oncelog_broker.coordinator.transaction.verification import (
+    check_each_in_transaction,
+    check_in_transaction,
+    refused_by_coordinator,
+)
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.verification_guards import Guard
@@ -66,6 +70,19 @@ class Verification:
             return None
         ends = [partition.guards.ends for partition in closed]
         coordinator = services.transactions
+        usual = coordinator.usual_transactions(transactional_id)
+        if usual is not None:
+            asked = frozenset([TopicPartition(partition.topic, partition.index) for partition in closed])
+            epochs = [partition.log.producer_state.coordinator_epoch(producer.producer_id) for partition in closed]
+            code: ErrorCode | None
+            if registers:
+                code = usual.register(*producer, asked, max(epochs))
+            else:
+                code = ErrorCode.NONE if usual.has_open(*producer, asked, max(epochs)) else None
+            if code is ErrorCode.NONE:
+                return self._note_all(closed, ends, None)
+            if code is not None:
+                return refused_by_coordinator(producer, sorted(asked), code, registers=True)
         if registers:
             refused = check_in_transaction(
                 coordinator, transactional_id, producer, closed, services.deadlines, registers=True

@@ -20,7 +20,7 @@ from typing import Any, Final
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, all_of, then
-from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.request.transactional_errors import code_for
 from oncelog_broker.server.transactions.services import TransactionContext
@@ -63,16 +63,28 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
         answers = context.services.slices.run(_serve_each(request, is_broker, context), must_finish=True)
         results = then(answers, partial(_when_committed, is_broker, context))
         return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
-    transaction = Transaction(
+    served: Answer[Any] = context.services.slices.run(_serve(_only(request), False, context), must_finish=True)
+    return then(
+        then(served, lambda answer: answer),  # use `then`, because `served` may be a future
+        lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
+    )
+
+
+def response_to(
+    request: AddPartitionsToTxnRequest, context: TransactionContext, code: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    """Return the response to a request of few partitions, all of which get this error code, below version 4."""
+    result = run_steps(_result(_only(request), code, context))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+
+def _only(request: AddPartitionsToTxnRequest) -> Transaction:
+    """Return the only transaction of a request below version 4."""
+    return Transaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
-    )
-    served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
-    return then(
-        then(served, lambda answer: answer),  # use `then`, because `served` may be a future
-        lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
 

@@ -30,12 +30,13 @@ def handle(request: EndTxnRequest, context: TransactionContext) -> Answer[EndTxn
     version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
     asking = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)
-    return then(answer, partial(_response, request.transactional_id, context))
+    return then(answer, partial(response_to, request.transactional_id, context))
 
 
-def _response(
+def response_to(
     transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
 ) -> EndTxnResponse:
+    """Return the response with the result of the coordinator."""
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)

@@ -168,7 +168,7 @@ class Commits:
                         self.on_committed({at: told for at, told in remaining.items() if at not in errors})
                     if not waits_for_topics:
                         without_topic.update(at for at, error in errors.items() if error.code is NO_TOPIC)
-                    remaining = {partition: remaining[partition] for partition in errors.keys() - without_topic}
+                    remaining = {at: remaining[at] for at in errors if at not in without_topic}
                     cause = next(iter(errors.values()), None)
         except TimeoutError:
             raise RequestTimedOut(

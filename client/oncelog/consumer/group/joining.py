@@ -223,7 +223,7 @@ class Joining:
             for told in response.members
         ]
         # Skip invalid topic names, because one member's invalid subscription must not stop the other members.
-        wanted = {topic for member in members for topic in member.subscription.topics if is_topic_name(topic)}
+        wanted = sorted({name for member in members for name in member.subscription.topics if is_topic_name(name)})
         with self._metadata.waiting_for(wanted):
             if any(topic not in self._metadata.cluster.topics for topic in wanted):
                 await self._metadata.refresh()

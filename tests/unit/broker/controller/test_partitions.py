@@ -9,7 +9,7 @@ from tests.support.loop_turns import turns
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
-from oncelog_broker.controller.partition_decisions import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange, in_order
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
@@ -126,6 +126,16 @@ async def test_many_partitions_are_written_in_parts(cluster, term, topic, monkey
     writes = cluster.shared.writes
     await term.brokers_changed()
     assert cluster.shared.writes == writes + 2
+
+
+def test_changes_are_written_in_the_order_of_their_partitions_elections_first():
+    """The order of the partitions comes from sets, and must not depend on the hashes of topic names."""
+    state = PartitionState(1, 1, (1,), 1)
+    keys = [(topic, partition) for topic in ("b", "a") for partition in (1, 0)]
+    changes = [PartitionChange(PartitionKey(*key), state, 0, is_election=key[1] == 1) for key in keys]
+    expected = [("a", 1), ("b", 1), ("a", 0), ("b", 0)]
+    assert [change.key for change in in_order(changes)] == expected
+    assert [change.key for change in in_order(reversed(changes))] == expected
 
 
 def test_parts_are_small_enough_for_zookeeper(monkeypatch):
@@ -500,6 +510,19 @@ async def test_a_former_incarnation_cannot_stop_its_successor(cluster, term, top
         await term.shut_down(2, before)
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
     assert term.view.staying == term.view.live
+
+
+async def test_a_refused_shutdown_decides_the_partitions_of_brokers_that_have_just_registered(cluster, term, topic):
+    """A late request of the process before a restart makes the controller read the registrations. The partitions that
+    the restarted broker had led would otherwise have no leader for good.
+    """
+    former = cluster_epoch(term, 2)
+    cluster.stop(2)
+    await cluster.start(2)
+    with pytest.raises(KafkaError, match="not registered with epoch"):
+        await term.shut_down(2, former)
+    await term.brokers_changed()
+    assert await cluster.states() == {0: (1, 0, (1, 3)), 1: (3, 1, (2, 3, 1)), 2: (3, 0, (3, 1))}
 
 
 async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term, topic):

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fake_broker import FakeBroker
 from tests.support.hosts import host_of
 
-from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, Topic
 from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
 from oncelog_broker.runtime.tasks import Tasks
@@ -28,12 +28,14 @@ class Cluster:
 
     def register(self, epoch, listener="INTERNAL"):
         endpoint = Endpoint(listener, "127.0.0.1", self.peer.port, "PLAINTEXT")
-        self.image = self.image.with_broker(Broker(PEER, epoch, (endpoint,)))
-        self.peers.on_image(self.image)
+        self.show(self.image.with_broker(Broker(PEER, epoch, (endpoint,))))
 
     def leave(self):
-        self.image = self.image.without_broker(PEER)
-        self.peers.on_image(self.image)
+        self.show(self.image.without_broker(PEER))
+
+    def show(self, image):
+        before, self.image = self.image, image
+        self.peers.on_image(before, image)
 
     def send(self, request=MARKERS, purpose=Purpose.MARKERS, timeout=LONG):
         return self.peers.send(PEER, request, purpose=purpose, timeout=timeout)
@@ -70,6 +72,18 @@ async def test_brokers_speak_the_highest_version_that_both_know():
         cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
         await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
         assert cluster.peer.versions[FetchRequest] == [18]
+
+
+async def test_an_image_with_other_topics_looks_at_no_connection(monkeypatch):
+    async with a_cluster() as cluster:
+        await cluster.send()
+        looked = []
+        place = cluster.peers._place
+        monkeypatch.setattr(cluster.peers, "_place", lambda image, at: looked.append(at) or place(image, at))
+        cluster.show(cluster.image.with_topic(Topic("t", bytes(16), {})))
+        assert looked == []
+        cluster.register(epoch=2)
+        assert looked == [PEER]
 
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])

@@ -46,7 +46,7 @@ def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects
     state = group.state_partitions
     wanted = state.topic_ids() if topic_ids is None else topic_ids
     partitions = {topic_id: numbers for topic_id, numbers in state.all().items() if topic_id in wanted}
-    for topic_id in wanted & state.deleting.keys():
+    for topic_id in sorted(wanted & state.deleting.keys()):
         partitions[topic_id] = frozenset(range(step.topics.partitions_of(topic_id)))
     then = state.being_deleted(partitions)
     if then != state:

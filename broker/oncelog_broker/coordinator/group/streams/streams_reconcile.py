@@ -94,7 +94,7 @@ def _next(member: StreamsMember, epoch: int, aim: StreamsAim) -> StreamsMember:
 
 def _difference(had: Tasks, target: Tasks, role: Role, member: StreamsMember, aim: StreamsAim) -> _Difference:
     kept, revoked, given, is_unreleased = {}, {}, {}, False
-    for subtopology in {*had, *target}:
+    for subtopology in sorted({*had, *target}):
         before, wanted = had.get(subtopology, EMPTY), target.get(subtopology, EMPTY)
         free = frozenset(number for number in wanted - before if aim.is_free(role, subtopology, number, member))
         is_unreleased |= len(free) < len(wanted - before)
@@ -117,4 +117,4 @@ def _since(epochs: EpochTasks, tasks: Tasks) -> EpochTasks:
 
 def _united(difference: _Difference) -> Tasks:
     kept, given = difference.kept, difference.given
-    return {key: kept.get(key, EMPTY) | given.get(key, EMPTY) for key in {*kept, *given}}
+    return {key: kept.get(key, EMPTY) | given.get(key, EMPTY) for key in sorted({*kept, *given})}

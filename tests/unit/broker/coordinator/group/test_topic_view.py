@@ -55,6 +55,27 @@ def test_replicas_count_for_the_hash_only_with_racks() -> None:
     assert after.hash_of(["t"]) == view.hash_of(["t"])
 
 
+class Incomparable(tuple[int, ...]):
+    """Replicas that must not be compared."""
+
+    __slots__ = ()
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("replicas were compared")
+
+    __ne__ = __eq__
+
+
+def test_a_changed_leader_does_not_compare_the_replicas_of_other_partitions() -> None:
+    topic_id = IMAGE.topics["t"].topic_id
+    states = {0: PartitionState((1,)), 1: PartitionState(Incomparable((1,)))}
+    image = with_racks(IMAGE, "a").with_topic(Topic("t", topic_id, states))
+    view = TopicView(image)
+    elected = replace(states[0], leader=1, leader_epoch=7)
+    assert view.changed(image.with_topic(Topic("t", topic_id, {**states, 0: elected}))) is view
+
+
 def test_the_hash_covers_existing_topics_only() -> None:
     view = TopicView(IMAGE)
     assert view.hash_of([]) == view.hash_of(["gone"]) == 0

@@ -373,7 +373,7 @@ class TestChanged:
             lambda content: content[:-1],
             lambda content: content.replace(b"orders", b"0rders", 1),
             lambda content: b"",
-            lambda content: b"2" + content[1:],
+            lambda content: b"1" + content[1:],
             lambda content: signed({"directory_id": None, "logs": {}}),
             lambda content: signed(["orders"]),
             lambda content: b"\xff" * 100,
@@ -398,7 +398,7 @@ class TestChanged:
 
 def signed(content: object) -> bytes:
     body = json.dumps(content).encode()
-    return b"1 %08x\n" % crc32c(body) + body
+    return b"%d %08x\n" % (closed_logs.VERSION, crc32c(body)) + body
 
 
 class TestNotSaved:

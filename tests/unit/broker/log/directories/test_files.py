@@ -4,6 +4,7 @@ import javaproperties
 import pytest
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt, read_offset_checkpoint, write_offset_checkpoint
+from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.log.directories.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
@@ -230,3 +231,23 @@ class TestMetaProperties:
             mine.check_owner("/data", node_id=1, cluster_id="xyz")
         with pytest.raises(MetaPropertiesError, match=r"set node\.id=1"):
             mine.check_owner("/data", node_id=2, cluster_id="abc")
+
+
+class Unread(dict[tuple[str, int], int]):
+    """The entries of a checkpoint, which must not be read one after another."""
+
+    def items(self):
+        raise AssertionError("all entries were read")
+
+
+def test_new_logs_are_looked_up_in_the_checkpoints_without_reading_all_entries(tmp_path):
+    """A directory may have thousands of logs, and opens new logs a few at a time."""
+    directory = DataDirectory.open(DISK, str(tmp_path), node_id=1, cluster_id=None)
+    try:
+        directory._checkpoints["a"] = Unread({("orders", 0): 7})
+        directory.drop_from_checkpoints([("payments", 0), ("payments", 1)])
+        directory._checkpoints["a"] = {("orders", 0): 7, ("orders", 1): 8}
+        directory.drop_from_checkpoints([("orders", 0), ("payments", 1)])
+        assert read_offset_checkpoint(DISK, str(tmp_path / "a")) == {("orders", 1): 8}
+    finally:
+        directory.close(clean=False)

@@ -79,6 +79,10 @@ def test_partition_state_as_kafka_writes_it():
     state = PartitionState(leader=1, leader_epoch=3, isr=(1, 2), controller_epoch=7)
     assert payloads.encode_partition_state(state) == data
     assert payloads.parse_partition_state(data, "/x") == state
+    data = b'{"controller_epoch":7,"leader":-1,"version":1,"leader_epoch":4,"isr":[],"leader_recovery_state":1}'
+    state = PartitionState(leader=-1, leader_epoch=4, isr=(), controller_epoch=7, leader_recovery_state=1)
+    assert payloads.encode_partition_state(state) == data
+    assert payloads.parse_partition_state(data, "/x") == state
 
 
 def test_controller_epoch_cluster_id_and_config():

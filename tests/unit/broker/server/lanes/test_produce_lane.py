@@ -123,8 +123,10 @@ async def test_a_full_lane_forgets_deleted_partitions(served: Served, taken: lis
     old.log.close()
 
 
-async def test_a_transaction_takes_the_lane_once_it_is_open_in_the_partition(served: Served, taken: list[bool]) -> None:
-    served.services.transactions = Coordinator()
+async def test_a_transaction_takes_the_lane_if_its_coordinator_verifies_it_at_once(
+    served: Served, taken: list[bool]
+) -> None:
+    served.services.transactions = coordinator = Coordinator()
     client, partition = Client(served), served.partitions[0]
 
     def send(sequence: int) -> None:
@@ -136,7 +138,11 @@ async def test_a_transaction_takes_the_lane_once_it_is_open_in_the_partition(ser
     partition.append_marker(EndTransactionMarker(COMMIT, 0), producer_id=7, producer_epoch=0)
     send(4)
     send(5)
-    assert taken[2:] == [False, True], "the next transaction is verified anew"
+    assert taken[2:] == [True, True]
+    partition.append_marker(EndTransactionMarker(COMMIT, 0), producer_id=7, producer_epoch=0)
+    coordinator.code = ErrorCode.NOT_COORDINATOR
+    send(6)
+    assert taken[4:] == [False], "each transaction is verified"
 
 
 async def test_a_partition_that_came_anew_under_the_same_name_is_written_to(

@@ -339,6 +339,28 @@ async def test_requests_of_a_spent_loop_turn_wait_for_the_next_one() -> None:
     assert wire.dispatcher.frames[:2] == [b"1" * 8, b"2" * 8]
 
 
+async def test_a_connection_whose_client_leaves_in_a_spent_loop_turn_ends_in_the_next_one() -> None:
+    """So other clients do not wait while one client closes thousands of connections at once."""
+    wire = Wire()
+    wire.connections.budget.claim()
+    wire.turn_seconds = 2.0
+    wire.connection.connection_lost(None)
+    assert len(wire.connections) == 1
+    await asyncio.sleep(0)
+    assert len(wire.connections) == 0
+
+
+async def test_a_connection_whose_end_waits_for_the_next_loop_turn_ends_at_once_if_the_broker_stops() -> None:
+    wire = Wire()
+    wire.connections.budget.claim()
+    wire.turn_seconds = 2.0
+    wire.connection.connection_lost(None)
+    wire.connection.shut()
+    assert len(wire.connections) == 0
+    await asyncio.sleep(0)
+    assert len(wire.connections) == 0
+
+
 async def test_a_closed_connection_handles_nothing_more() -> None:
     wire = Wire()
     wire.connection._handle = lambda connection, frame: connection.close("for this test")  # type: ignore[assignment]
