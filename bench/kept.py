@@ -108,7 +108,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             ("idle CPU", "idle CPU"),
         )
     ],
-    "Two workers beside one broker (in turns; the client is on the same two cores)": [
+    "Several workers": [
         *(
             Line(what, f"{row}: 2 workers", "a broker alone", f"{row}: a broker alone")
             for count in (50, 500)
