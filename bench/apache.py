@@ -38,7 +38,7 @@ JAVA_OPTIONS: Final = ("-Xms512m", "-Xmx512m", "-XX:+AlwaysPreTouch", "-XX:+UseS
 RUNS: Final = 3
 TURNS: Final = 4
 """Turns of each load in each run; both brokers have the load once in each turn."""
-WARM_SECONDS: Final = (10.0, 60.0)
+WARM_SECONDS: Final = (15.0, 60.0)
 """The least and the most seconds for which Kafka gets one kind of load before the first run."""
 WARM_ROUNDS: Final = 5
 WARM_GAIN: Final = 0.97

@@ -108,7 +108,7 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             ("idle CPU", "idle CPU"),
         )
     ],
-    "Two workers beside one broker (in turns; the client is on the same two cores)": [
+    "Several workers": [
         *(
             Line(what, f"{row}: 2 workers", "a broker alone", f"{row}: a broker alone")
             for count in (50, 500)
@@ -151,16 +151,8 @@ PAGE: Final[Mapping[str, list[Line]]] = {
                 ("9,900 connections opened, one request each: CPU", "9,900 connections opened"),
                 ("9,900 connections, one record from each: CPU", "9,900 connections, one record of 100 B from each"),
                 (
-                    "9,900 idle connections: CPU",
+                    "9,900 idle connections, and one that asks 200 times a second: CPU",
                     "9,900 idle connections beside one that asks 200 times a second",
-                ),
-                (
-                    "longest wait of an honest client while 5,000 connections open, ask and close",
-                    "5,000 connections open, ask and close, 40 at a time: longest wait of an honest client",
-                ),
-                (
-                    "100,000 producer ids: longest wait of an honest client while snapshots are written",
-                    "100,000 producer ids in 1 partition, snapshots written: longest wait of an honest client",
                 ),
                 (
                     "100,000 producer ids: start after kill -9",
@@ -174,6 +166,23 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             )
         ),
         Line("a connection: memory", "9,900 connections: memory of each, after records: oncelog"),
+        *(
+            Line(
+                f"longest wait that the broker causes while 5,000 connections {what}",
+                f"5,000 connections {row}: longest wait that the broker causes: oncelog",
+            )
+            for what, row in (
+                ("open, ask and close, 40 at a time", "open, ask and close, 40 at a time"),
+                ("open, ask, and close together", "open and ask, then close together"),
+            )
+        ),
+        *(
+            Line(
+                f"longest wait that the broker causes while snapshots of 100,000 producer ids are written, {where}",
+                f"100,000 producer ids in {where}, snapshots written: longest wait that the broker causes: oncelog",
+            )
+            for where in ("1 partition", "10 partitions")
+        ),
         Line("100,000 producer ids: memory", "100,000 producer ids in 1 partition: memory: oncelog"),
     ],
     "Three brokers and ZooKeeper on one machine, three replicas (seconds by the wall)": [
