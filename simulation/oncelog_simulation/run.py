@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from oncelog_broker.coordinator.later_imports import import_steps
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults.catalogue import FAULTS, end_all
@@ -122,6 +123,8 @@ def run(plan: Plan, scenario: Scenario) -> Outcome:
 def _run(plan: Plan, scenario: Scenario) -> Outcome:
     _freeze()
     world = World(plan)
+    for _ in import_steps():
+        pass  # the first run in a process would import these modules in steps, at other times than all later runs
     try:
         # DISK_TROUBLES is the only state that all brokers in one Python process share.
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))

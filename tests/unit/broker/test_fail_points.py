@@ -19,12 +19,13 @@ TRANSACTION = "oncelog_broker.coordinator.transaction"
 STEPS = {
     "drain": ("oncelog.producer.accumulator", "Accumulator.drain"),
     "send": ("oncelog.producer.sender", "Sender._start"),
-    "register-partitions": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.add_partitions"),
+    # Of two steps with one point, the one of the fast lanes is declared last.
+    "register-partitions": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.log_added"),
     "append": ("oncelog_broker.server.records.transactional_append", "append_in_transaction"),
     "replicate": ("oncelog_broker.replication.replica", "Replica.append_as_follower"),
     "acknowledge": ("oncelog_broker.server.dispatch.dispatcher", "Dispatcher.respond"),
     "offsets-written": ("oncelog_broker.server.transactions.txn_offset_commit", "_write"),
-    "prepare-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.end_txn"),
+    "prepare-logged": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.log_decided"),
     "reply-sent": ("oncelog_broker.server.dispatch.dispatcher", "Dispatcher.respond"),
     "marker-sent": (f"{TRANSACTION}.markers", "MarkerAppender.append"),
     "marker-written": ("oncelog_broker.replication.partition", "Partition.append_marker"),

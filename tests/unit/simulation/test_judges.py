@@ -50,7 +50,7 @@ class FakeWorld:
         self.brokers = {f"broker-{number}": self._machine(number) for number in self.leading}
 
     def _machine(self, number: int) -> Any:
-        replicas = SimpleNamespace(led=lambda: self.leading[number])
+        replicas = SimpleNamespace(led=lambda: self.leading[number], partitions=lambda: self.leading[number])
         return SimpleNamespace(
             number=number,
             power_cuts=0,
