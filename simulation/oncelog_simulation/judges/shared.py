@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from oncelog import KafkaError
-from oncelog.errors import CorruptRecords
+from oncelog.errors import ConnectionFailed, CorruptRecords
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.content import Content, content
 from oncelog_simulation.workloads.notes import Notes
@@ -58,7 +58,8 @@ class Shared:
                     await self._accept_the_rest(world)
                     found.update(await content(world, {LINES: PARTITIONS}))
                     return
-                except CorruptRecords:  # later the operator replaces the damaged disk
+                except (ConnectionFailed, CorruptRecords):
+                    # The operator replaces the damaged disk later, or has just restarted all brokers.
                     await asyncio.sleep(RETRY_SECONDS)
 
         limit = SETTLE_SECONDS * world.plan.leisure

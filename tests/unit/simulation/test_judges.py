@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.errors import ConnectionFailed
+from oncelog_simulation.judges import shared
 from oncelog_simulation.judges.committed import Batch, Committed, Prefix
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.leaders import Leaders
@@ -185,6 +187,28 @@ def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation
         "lines-0: the share group has passed over b'three' at offset 2",
         "lines-0: 2 acceptances of b'two' by members of the share group were confirmed",
     ]
+
+
+async def test_records_of_a_share_group_are_read_again_if_the_operator_has_just_restarted_all_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes, reads = Notes(), [ConnectionFailed("no broker can be reached"), None]
+
+    async def accept(self: Shared, world: object) -> None:
+        failure = reads.pop(0)
+        if failure is not None:
+            raise failure
+
+    async def nothing(world: object, places: object) -> dict[Place, list[Any]]:
+        return {LINES: []}
+
+    monkeypatch.setattr(Shared, "_accept_the_rest", accept)
+    monkeypatch.setattr(shared, "content", nothing)
+    monkeypatch.setattr(shared, "RETRY_SECONDS", 0.0)
+    client = SimpleNamespace(run=lambda read: read())
+    world: Any = SimpleNamespace(plan=SimpleNamespace(leisure=1.0), client=lambda name: client, struck={})
+    assert list(await Shared(notes, Committed(notes)).conclude(world)) == []
+    assert reads == []
 
 
 def test_a_tombstone_that_is_removed_too_early_is_a_violation() -> None:
