@@ -207,10 +207,13 @@ class Story:
             async with asyncio.timeout(SETTLE_SECONDS), asyncio.TaskGroup() as tasks:
                 for number in range(len(asking)):
                     tasks.create_task(settle(number))
-        except* TimeoutError:
+        except TimeoutError:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS) from None
-        except* KafkaError as errors:
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as errors:  # `except*` would put the KafkaError into a group again
+            refused, others = errors.split(KafkaError)
+            if refused is None or others is not None:
+                raise
+            raise refused.exceptions[0] from None
         return [member for member in settled if member is not None]
 
     async def _join(self, member: Membership) -> Membership:
