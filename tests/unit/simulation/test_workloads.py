@@ -39,10 +39,11 @@ def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
 def test_a_ghost_breaks_its_story_off_when_a_member_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 400248 (short): the error of a join reached the ghost in an exception group, which it did not catch."""
 
-    async def refused(self: Story, member: Membership) -> Membership:
+    async def refused(self: Story, line: object, member: Membership) -> Membership:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     monkeypatch.setattr(Story, "_join", refused)
     story = Story.__new__(Story)
+    story._joining = (None, None)  # type: ignore[assignment]
     with pytest.raises(KafkaError, match="REBALANCE_IN_PROGRESS"):
         asyncio.run(story._stable([NOBODY, NOBODY]))
