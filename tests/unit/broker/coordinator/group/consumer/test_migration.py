@@ -368,7 +368,7 @@ def test_a_static_member_that_upgrades_a_group_whose_rebalance_is_open_gets_all_
 
 def test_members_that_wait_for_partitions_join_again_when_the_group_becomes_classic(driver: ConsumerDriver) -> None:
     """Seed 401954 (short): a classic member waits for partitions of the last member of the consumer protocol, which
-    comes back as a classic member. The classic group had the partitions as assigned, but nobody told the waiting member.
+    comes back as a classic member. The classic group had them as assigned, but nobody told the waiting member.
     """
     new = driver.joined(instance_id="i1")
     driver.advance(2)
