@@ -179,6 +179,24 @@ def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() ->
     assert excused(machine("1"), machine("2")) == {"lines", "other"}, "one broker was without it"
 
 
+def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
+    """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
+
+    def is_excused(*cuts: int) -> bool:
+        judge, key = Committed(Notes()), (bytes(16), 0)
+        judge._always_synced = False
+        world: Any = SimpleNamespace(brokers={}, note=lambda *_, **__: None)
+        judge._has_other = lambda _, __, number: number == 2  # type: ignore[method-assign]
+        for number in cuts:
+            judge._truth.states = {key: SimpleNamespace(topic="lines", isr=(2,))}  # type: ignore[dict-item]
+            judge._on_power_cut(world, number)
+        return bool(judge.excused)
+
+    assert is_excused(2, 3)
+    assert not is_excused(3), "the replica in sync still has all records"
+    assert not is_excused(2), "another replica still has all records"
+
+
 def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation() -> None:
     notes = Notes()
     notes.acceptances = {(LINES, b"one"), (LINES, b"two")}
