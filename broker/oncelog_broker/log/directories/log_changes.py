@@ -63,8 +63,10 @@ class ReturningLog(NamedTuple):
     high_watermark: int
     discarded_path: str = ""
     """Not "" if the sync of the directory's name failed. Then no file in the directory was synced either, so the
-    directory is renamed to this path and removed, and the log is created again.
+    directory is renamed to this path and removed, and the log is created again. Each attempt has another path.
     """
+    renamed_path: str = ""
+    """The path to which an earlier attempt has renamed the directory; "" if no attempt has."""
 
     @property
     def path(self) -> str:
@@ -95,6 +97,8 @@ class LogOpening:
         """
         self.left: set[TopicPartition] = set()
         """After `run`: partitions whose log could not be created, but whose directory exists."""
+        self.renamed: dict[TopicPartition, str] = {}
+        """After `run`: the paths to which the directories of discarded logs were renamed."""
 
     def run(self) -> None:
         """Create and open the logs, and write missing topic ids. Errors are stored in `results`, not raised."""
@@ -249,13 +253,17 @@ class LogOpening:
         return made
 
     def _discard(self, returning: ReturningLog) -> None:
+        """Rename the log's directory, sync the new name, and remove the directory. A directory that an earlier attempt
+        has renamed is renamed again: if the sync of its name failed then, the next sync does not prove that its name is
+        on the disk (E46). Raises OSError.
+        """
         disk, discarded = self._disk, returning.discarded_path
-        if disk.exists(discarded):  # from an earlier attempt
-            disk.remove_tree(discarded)
-        if disk.exists(returning.path):
-            disk.rename(returning.path, discarded)
-            returning.home.names.sync()
-            disk.remove_tree(discarded)
+        for path in (returning.renamed_path, returning.path):
+            if path and disk.exists(path):
+                disk.rename(path, discarded)
+                self.renamed[returning.wanted.key] = discarded
+                returning.home.names.sync()
+                disk.remove_tree(discarded)
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
         """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. If the

@@ -78,6 +78,8 @@ class LogManager:
         """The failed logs that the next `begin_opening` opens again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
         """The failed logs that could not be opened again, with their last known offsets."""
+        self._renamed: dict[TopicPartition, str] = {}
+        """The paths to which the directories of failed logs were renamed, if the new name may not be on the disk."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
@@ -220,6 +222,7 @@ class LogManager:
         for wanted, log in opening.to_identify:
             if opening.results[wanted.key] is log:
                 self._topic_ids[wanted.key] = wanted.topic_id
+        self._renamed.update(opening.renamed)
         for returning in opening.to_return:
             self._finish_return(returning, opening.results[returning.wanted.key])
         return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
@@ -292,7 +295,12 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the known offsets, with new settings
+            # the known offsets, with new settings
+            self._returning[key] = known._replace(
+                wanted=wanted,
+                discarded_path=self._marked_path(key, home, DELETE_DIRECTORY_SUFFIX) if known.discarded_path else "",
+                renamed_path=self._renamed.get(key, ""),
+            )
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -435,7 +443,7 @@ class LogManager:
         self._missing.discard(key)
         for by_partition in (
             self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks, self._returning,
-            self._last_known,
+            self._last_known, self._renamed,
         ):  # fmt: skip
             by_partition.pop(key, None)
 

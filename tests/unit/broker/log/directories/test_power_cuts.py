@@ -310,19 +310,28 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
 
 
 class FailingNames(CrashingDisk):
-    """A disk on which the data directory cannot be synced, as long as `fails` is True."""
+    """A disk on which the data directory cannot be synced, as long as `fails` is True. A later sync does not make the
+    renames durable that the failed sync has lost, unless the directory is renamed again.
+    """
 
     fails = False
+    lost = ()
 
     def sync_directory(self, path):
         if self.fails and path == "/data":
+            self.lost = list(self._unsynced_moves)
             raise OSError(errno.EIO, "Input/output error", path)
         super().sync_directory(path)
+        if path == "/data":
+            self._unsynced_moves += [move for move in self.lost if self.exists(move[1])]
 
 
+@pytest.mark.parametrize("is_retried", [False, True], ids=["first attempt", "retry"])
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
-def test_discarding_a_log_whose_name_was_not_synced_may_be_interrupted_at_any_change(is_power_cut):
-    """Seed 301005: a kill had left the newer segments, which the next start took for a log with a later start."""
+def test_discarding_a_log_whose_name_was_not_synced_may_be_interrupted_at_any_change(is_power_cut, is_retried):
+    """Seed 301005: a kill had left the newer segments, which the next start took for a log with a later start. A retry
+    comes after a failed sync of the directory's new name.
+    """
     interrupted, config = 0, replace(SMALL, cleanup_policy=frozenset({"compact"}))
     for changes in range(40):
         disk = FailingNames(Random(changes))
@@ -334,8 +343,12 @@ def test_discarding_a_log_whose_name_was_not_synced_may_be_interrupted_at_any_ch
         disk.fails = True
         with pytest.raises(KafkaError):
             log.flusher.flush()
-        disk.fails = False
         assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        if is_retried:
+            with pytest.raises(KafkaError):
+                make_log(manager, "orders", 0, TOPIC_ID, config)
+            assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        disk.fails = False
         disk.changes_left = changes
         with suppress(Killed):
             assert make_log(manager, "orders", 0, TOPIC_ID, config).log_end_offset == 0
