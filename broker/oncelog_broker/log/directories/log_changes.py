@@ -290,6 +290,10 @@ class LogMove(NamedTuple):
     home: DataDirectory
     source: str
     target: str
+    renamed_path: str = ""
+    """The path to which a failed operation has renamed the directory; "" if no operation has. The directory is renamed
+    again, because the sync of its name failed then (E46).
+    """
 
 
 class LogMoves:
@@ -300,16 +304,19 @@ class LogMoves:
         self.moves: list[LogMove] = []
         self.targets: dict[TopicPartition, str | KafkaError | None] = {}
         """After `run`: the new path of each log, None if the log had no directory, or the error."""
+        self.renamed: dict[TopicPartition, str] = {}
+        """After `run`: the new paths of the renamed directories, including those whose new name could not be synced."""
 
     def run(self) -> None:
         """Rename the directories. Errors are stored in `targets`, not raised."""
         changed: defaultdict[DataDirectory, list[TopicPartition]] = defaultdict(list)
-        for key, home, source, target in self.moves:
+        for key, home, source, target, renamed_path in self.moves:
             self.targets[key] = None
             try:
-                if self._disk.exists(source):
-                    self._disk.rename(source, target)
-                    self.targets[key] = target
+                found = next((path for path in (source, renamed_path) if path and self._disk.exists(path)), None)
+                if found is not None:
+                    self._disk.rename(found, target)
+                    self.targets[key] = self.renamed[key] = target
                     changed[home].append(key)
             except OSError as error:
                 self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)

@@ -381,6 +381,7 @@ class LogManager:
         frees the deleted logs after file.delete.delay.ms.
         """
         failed = {}
+        self._renamed.update(moves.renamed)
         for key, target in moves.targets.items():
             log = self._logs.get(key)
             if isinstance(target, KafkaError):
@@ -416,6 +417,7 @@ class LogManager:
             log.state.note_failed()  # the log is offline now, and stays offline if this method raises an error
         self.forget_offsets([(topic, partition)])
         moves.run()
+        self._renamed.update(moves.renamed)
         target = moves.targets.get((topic, partition))
         if isinstance(target, KafkaError):
             raise target
@@ -432,7 +434,8 @@ class LogManager:
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
             source = home.join(f"{topic}-{partition}")
-            moves.moves.append(LogMove(key, home, source, self._marked_path(key, home, suffix)))
+            target = self._marked_path(key, home, suffix)
+            moves.moves.append(LogMove(key, home, source, target, self._renamed.get(key, "")))
         return moves
 
     def _marked_path(self, key: TopicPartition, home: DataDirectory, suffix: str) -> str:
