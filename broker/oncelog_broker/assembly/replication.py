@@ -161,7 +161,8 @@ def _epoch_of(image: ClusterImage, broker_id: int) -> int:
 async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
-    """Raise the next producer id above all producer ids in the logs, before any request is served. Call this method
+    """Raise the next producer id above all producer ids in the logs, before any request is served, and then follow the
+    blocks in the store. Call this method
     before stray logs are renamed (S75): it also reads the producer ids in stray logs, because a stray log may be used
     again.
     """
@@ -171,6 +172,7 @@ async def _producer_ids(
         producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
         await pauses.here()
     await membership.member.patiently(producer_ids.raise_block)
+    host.tasks.supervise("producer id blocks", producer_ids.follow)
     return producer_ids
 
 

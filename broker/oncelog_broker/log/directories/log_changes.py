@@ -61,9 +61,9 @@ class ReturningLog(NamedTuple):
     log_start_offset: int
     cleaner_checkpoint: int | None
     high_watermark: int
-    is_name_lost: bool = False
-    """Whether the sync of the directory's name failed. If so, no file in the directory was synced either, and the log
-    is created again.
+    discarded_path: str = ""
+    """Not "" if the sync of the directory's name failed. Then no file in the directory was synced either, so the
+    directory is renamed to this path and removed, and the log is created again.
     """
 
     @property
@@ -191,7 +191,7 @@ class LogOpening:
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
-            if returning.is_name_lost:
+            if returning.discarded_path:
                 return self._make_anew(returning)
             topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
@@ -233,9 +233,12 @@ class LogOpening:
         return log
 
     def _make_anew(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """Replace the log with an empty one. Raises OSError."""
-        if self._disk.exists(returning.path):
-            self._disk.remove_tree(returning.path)
+        """Replace the log with an empty one. Raises OSError.
+
+        The directory is renamed before its files are removed. If it kept its name, and the process was killed in
+        between, the next start would open the remaining segments as a log with a gap or with a later start.
+        """
+        self._discard(returning)
         made = self._make(returning.home, returning.wanted)
         if isinstance(made, PartitionLog) and made.flusher.new_directory is not None:
             try:
@@ -244,6 +247,15 @@ class LogOpening:
                 made.abandon()
                 raise
         return made
+
+    def _discard(self, returning: ReturningLog) -> None:
+        disk, discarded = self._disk, returning.discarded_path
+        if disk.exists(discarded):  # from an earlier attempt
+            disk.remove_tree(discarded)
+        if disk.exists(returning.path):
+            disk.rename(returning.path, discarded)
+            returning.home.names.sync()
+            disk.remove_tree(discarded)
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
         """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. If the

@@ -291,6 +291,7 @@ class LogManager:
         self._failures[key] = f"{home.join(wanted.name)}: its disk failed"
         self._high_watermarks[key] = high_watermark
         is_name_lost = log.flusher.new_directory is not None and log.flusher.new_directory.is_lost
+        discarded = self._marked_path(key, home, DELETE_DIRECTORY_SUFFIX) if is_name_lost else ""
         self._returning[key] = ReturningLog(
             wanted,
             home,
@@ -298,7 +299,7 @@ class LogManager:
             log.log_start_offset,
             log.state.cleaner_checkpoint,
             high_watermark,
-            is_name_lost,
+            discarded,
         )
         del self._logs[key]
         log.abandon()
@@ -414,9 +415,13 @@ class LogManager:
                 continue
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
-            target = marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix)
-            moves.moves.append(LogMove(key, home, home.join(f"{topic}-{partition}"), home.join(target)))
+            source = home.join(f"{topic}-{partition}")
+            moves.moves.append(LogMove(key, home, source, self._marked_path(key, home, suffix)))
         return moves
+
+    def _marked_path(self, key: TopicPartition, home: DataDirectory, suffix: str) -> str:
+        """Return a new path, in the same data directory, for a log that is not opened any more."""
+        return home.join(marked_directory_name(*key, random_uuid(self._entropy).hex(), suffix))
 
     def _forget(self, key: TopicPartition) -> None:
         self._missing.discard(key)

@@ -11,6 +11,10 @@ allocates its next block above both. Logs that a follower fetches later need no 
 them when it started. If a broker already has a block from the older store, it discards that block when another broker
 has raised the last block.
 
+The store may also go back while brokers run. So each broker reads every block that any broker allocates, and remembers
+the highest (`follow`). If the last block in the store is below that block later, the broker raises it in the same
+way; in any case it allocates no block below the one that it remembers.
+
 Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
 (producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
 block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again, because no
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.payloads import (
@@ -103,8 +108,8 @@ class ProducerIdManager:
         self._end = -1
         self._known = -1
         """The highest producer id that `note_known` has recorded; -1 before the first call."""
-        self._last_end = -1
-        """The end of the last block that this process has allocated."""
+        self._seen_end = -1
+        """The end of the highest block, of any broker, that this process has read from the store or written to it."""
         self._told: tuple[int, int] | None = None
         """The values in the last log line about an older store: the last id of the store's block, and the highest id in
         the logs.
@@ -115,6 +120,8 @@ class ProducerIdManager:
         """Whether another broker may have allocated a block since this broker last compared its own block with the last
         block in the store.
         """
+        self._changed = asyncio.Event()
+        """Set if the last block in the store may have changed since `follow` read it."""
         self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
         self.blocks_taken = 0
         """The number of blocks allocated since the startup."""
@@ -123,6 +130,7 @@ class ProducerIdManager:
 
     def _on_block(self, path: str) -> None:
         self._may_be_raised = True
+        self._changed.set()
 
     def note_known(self, producer_id: int) -> None:
         """Record a producer id that occurs in a log or in the state of a transactional id; after this call, only higher
@@ -131,14 +139,26 @@ class ProducerIdManager:
         if producer_id <= MAX_KNOWN_ID:
             self._known = max(self._known, producer_id)
 
+    async def follow(self) -> None:
+        """Read each block that a broker allocates, and raise the store's last block if the store has gone back, until
+        the task is cancelled. If the store is unavailable, this method goes on after the next reconnect.
+        """
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            with suppress(StoreUnavailable):
+                await self.raise_block()
+
     async def raise_block(self) -> None:
-        """Raise the store's last block above all known ids, for all brokers. Call this method before this broker serves
-        anything. Raises StoreUnavailable; does nothing if no block is left (S3)."""
+        """Raise the store's last block above all known ids and all blocks seen, for all brokers. Call this method
+        before this broker serves anything. Raises StoreUnavailable; does nothing if no block is left (S3)."""
         async with self._lock:
             latest = await self._read_latest()
-            if latest.block is not None and latest.block.end >= self._known:
+            highest = max(self._known, self._seen_end)
+            if latest.block is not None and latest.block.end >= highest:
+                self._seen_end = latest.block.end
                 return
-            if latest.fault is None and self._known < 0:
+            if latest.fault is None and highest < 0:
                 return  # no block exists yet, so start with the first producer id
             try:
                 await self._take_block()
@@ -175,14 +195,17 @@ class ProducerIdManager:
         except StoreUnavailable:
             self._may_be_raised = True
             return
-        if latest.block is not None and latest.block.start > self._end + UNKNOWN_IDS:
+        if latest.block is None:
+            return
+        self._seen_end = max(self._seen_end, latest.block.end)
+        if latest.block.start > self._end + UNKNOWN_IDS:
             _log.warning("a block of producer ids is abandoned: another broker's logs may contain these ids")
             self._next = self._end + 1
 
     async def _take_block(self) -> None:
         block = await self._claim_block()
         self._next, self._end = block.start, block.end
-        self._last_end = max(self._last_end, block.end)
+        self._seen_end = max(self._seen_end, block.end)
         self.blocks_taken += 1
 
     async def _claim_block(self) -> ProducerIdBlock:
@@ -202,8 +225,8 @@ class ProducerIdManager:
             if not self._is_alone:
                 message = f"no producer ids: {latest.fault}"
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from latest.fault
-            return next_block(None, self._broker_id, max(self._known, self._last_end, 0))
-        known = max(self._known, self._last_end)
+            return next_block(None, self._broker_id, max(self._known, self._seen_end, 0))
+        known = max(self._known, self._seen_end)
         end = -1 if latest.block is None else latest.block.end
         wanted = next_block(latest.block, self._broker_id, known)
         if end < known and self._told != (end, known):

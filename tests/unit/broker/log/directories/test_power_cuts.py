@@ -309,6 +309,47 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
     assert 10 < interrupted < 60
 
 
+class FailingNames(CrashingDisk):
+    """A disk on which the data directory cannot be synced, as long as `fails` is True."""
+
+    fails = False
+
+    def sync_directory(self, path):
+        if self.fails and path == "/data":
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
+def test_discarding_a_log_whose_name_was_not_synced_may_be_interrupted_at_any_change(is_power_cut):
+    """Seed 301005: a kill had left the newer segments, which the next start took for a log with a later start."""
+    interrupted, config = 0, replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    for changes in range(40):
+        disk = FailingNames(Random(changes))
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: config
+        )
+        log = make_log(manager, "orders", 0, TOPIC_ID, config)
+        fill(log, 30)
+        disk.fails = True
+        with pytest.raises(KafkaError):
+            log.flusher.flush()
+        disk.fails = False
+        assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        disk.changes_left = changes
+        with suppress(Killed):
+            assert make_log(manager, "orders", 0, TOPIC_ID, config).log_end_offset == 0
+        interrupted += disk.changes_left < 0
+        disk.cut_power() if is_power_cut else disk.kill()
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: config
+        )
+        for log in manager.logs():
+            assert log.segment_base_offsets[0] == 0, changes
+            assert [record[0] for record in contents(log)] == list(range(log.log_end_offset)), changes
+    assert 10 < interrupted < 40
+
+
 def test_a_topic_re_created_in_another_data_directory_is_not_missed(start, tmp_path):
     manager = start(directories=("one", "two"))
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)

@@ -240,3 +240,38 @@ async def test_s4_a_broker_keeps_its_block_when_others_take_theirs():
     assert [await manager.generate() for manager in managers] == [producer_id + 1 for producer_id in first]
     stores[0].is_cut = True
     assert await managers[0].generate() == 2
+
+
+async def test_s75_a_store_that_goes_back_while_brokers_run_gives_nobody_the_block_of_another_broker():
+    tree = SharedTree()
+    store = tree.connect()
+    early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
+    following = [asyncio.create_task(manager.follow()) for manager in (early, late)]
+    for expected in range(BLOCK_SIZE):
+        assert await early.generate() == expected
+    backup = await latest(store)
+    assert await late.generate() == BLOCK_SIZE
+    async with asyncio.timeout(10):
+        while early._seen_end < 2 * BLOCK_SIZE - 1:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(backup))
+    assert await early.generate() > 1000 + UNKNOWN_IDS
+    for each in following:
+        each.cancel()
+
+
+async def test_s75_a_store_that_goes_back_is_raised_again_before_anybody_needs_a_block():
+    tree = SharedTree()
+    store = tree.connect()
+    manager = ProducerIdManager(tree.connect(), 1)
+    following = asyncio.create_task(manager.follow())
+    assert await manager.generate() == 0
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    store.watch(paths.LATEST_PRODUCER_ID_BLOCK, changed.put_nowait)
+    await store.delete(paths.LATEST_PRODUCER_ID_BLOCK)  # as in a backup from before the first block
+    async with asyncio.timeout(10):
+        while not await store.exists(paths.LATEST_PRODUCER_ID_BLOCK):
+            await changed.get()
+    assert (await latest(store)).start > BLOCK_SIZE + UNKNOWN_IDS - 1
+    assert await ProducerIdManager(store, 2).generate() > BLOCK_SIZE + UNKNOWN_IDS
+    following.cancel()

@@ -364,3 +364,23 @@ def test_a_static_member_that_upgrades_a_group_whose_rebalance_is_open_gets_all_
     driver.settle(upgraded)
     assert sorted(upgraded.owns) == ALL
     assert state_of(driver.replayed()) == state_of(driver.machine)
+
+
+def test_members_that_wait_for_partitions_join_again_when_the_group_becomes_classic(driver: ConsumerDriver) -> None:
+    """Seed 401954 (short): a classic member waits for partitions of the last member of the consumer protocol, which
+    comes back as a classic member. The classic group had them as assigned, but nobody told the waiting member.
+    """
+    new = driver.joined(instance_id="i1")
+    driver.advance(2)
+    waiting = ClassicClient(driver)
+    waiting.join()
+    waiting.read(waiting.sync())
+    assert waiting.owns == ()
+    new.leave(-2)
+    static = ClassicClient(driver, "i1")
+    static.join()
+    group = driver.machine.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    driver.advance(0.1)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert waiting.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
