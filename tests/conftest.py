@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.examples import SOAK_EXAMPLES
+from tests.support.long_tests import in_pieces, is_long
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
 from tests.support.zookeeper.fixtures import SERVERS
 
@@ -65,9 +66,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All the time some workers are to have tests that wait, in tests/cluster and tests/integration, and others tests
-    that compute. Each worker gets a piece of the list, so the files of each directory are spread evenly over it."""
+    that compute. Each worker gets a piece of the list, so the files of each directory are spread evenly over it. Each
+    piece begins with long tests, so that none of them starts last, when the other workers have nothing left to do.
+    """
     files: dict[str, dict[Path, int]] = defaultdict(dict)
     for item in items:
         of_directory = files[item.path.relative_to(HERE).parts[0]]
@@ -77,6 +80,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         before = accumulate(of_directory.values(), initial=0)
         places |= {path: n / sum(of_directory.values()) for path, n in zip(of_directory, before, strict=False)}
     items.sort(key=lambda item: places[item.path])
+    timeout = float(config.getini("timeout"))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = in_pieces(items, [item for item in items if is_long(item, timeout)], workers)
 
 
 @pytest.hookimpl(wrapper=True)
