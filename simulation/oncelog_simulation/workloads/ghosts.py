@@ -206,10 +206,10 @@ class Story:
             member, line = asking[number], self._joining[number]
             while not are_settled():
                 member = await self._join(line, member)
-                settled[number] = None if await self._decided(partial(line.sync, member)) else member
+                settled[number] = None if await line.decided(partial(line.sync, member)) else member
                 while settled[number] is not None and not are_settled():
                     await asyncio.sleep(HEARTBEAT_SECONDS)
-                    if await self._decided(partial(line.heartbeat, member)):
+                    if await line.decided(partial(line.heartbeat, member)):
                         settled[number] = None
 
         try:
@@ -228,7 +228,7 @@ class Story:
     async def _join(self, line: GroupWire, member: Membership) -> Membership:
         member_id = member.member_id
         for _ in range(JOIN_TRIES):
-            told, joined = await self._decided(partial(line.join, member_id, member.instance, SESSION_MS, REBALANCE_MS))
+            told, joined = await line.decided(partial(line.join, member_id, member.instance, SESSION_MS, REBALANCE_MS))
             if not told:
                 return joined
             if told is ErrorCode.MEMBER_ID_REQUIRED:
