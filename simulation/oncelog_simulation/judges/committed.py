@@ -301,7 +301,7 @@ class Committed:
             self._shown[place] = max(self._shown.get(place, 0), partition.high_watermark)
             if (broker.number, _key(partition)) in self._bereft and self._has_all(partition):
                 self._bereft.discard((broker.number, _key(partition)))
-            if partition.leads:
+            if partition.leads or self._may_have_led(broker, partition):
                 self._learn(broker, partition, is_readable=not _is_damaged(world, broker, partition))
         for broker, partition in hosted:
             if partition.leads:
@@ -309,6 +309,13 @@ class Committed:
             yield from self._check_shown(broker, partition)
             if not _is_damaged(world, broker, partition):
                 yield from self._compare(broker, partition)
+
+    def _may_have_led(self, broker: Running, partition: Partition) -> bool:
+        """Return whether the broker is the leader in the metadata store: it may have raised its high watermark and then
+        resigned in one turn, as at a controlled shutdown.
+        """
+        state = self._truth.states.get(_key(partition))
+        return state is not None and (state.leader, state.leader_epoch) == (broker.number, partition.leader_epoch)
 
     def _check_counted(self, broker: Running, partition: Partition) -> Iterator[str]:
         """Yield a violation if the leader does not count a replica that is in sync according to the metadata store."""

@@ -179,6 +179,20 @@ def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() ->
     assert excused(machine("1"), machine("2")) == {"lines", "other"}, "one broker was without it"
 
 
+def test_a_leader_that_has_resigned_in_the_same_turn_may_have_raised_its_high_watermark() -> None:
+    """Seed 412527 (short): the judge took such a broker for a follower with a high watermark that no leader had shown."""
+    judge, partition = Committed(Notes()), SimpleNamespace(topic_id=bytes(16), index=0, leader_epoch=4)
+    judge._truth.states = {(bytes(16), 0): SimpleNamespace(leader=3, leader_epoch=4)}  # type: ignore[dict-item]
+
+    def may_have_led(number: int) -> bool:
+        return judge._may_have_led(SimpleNamespace(number=number), partition)  # type: ignore[arg-type]
+
+    assert may_have_led(3)
+    assert not may_have_led(2)
+    partition.leader_epoch = 3
+    assert not may_have_led(3)
+
+
 def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
     """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
 
