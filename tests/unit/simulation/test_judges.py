@@ -180,7 +180,7 @@ def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() ->
 
 
 def test_a_leader_that_has_resigned_in_the_same_turn_may_have_raised_its_high_watermark() -> None:
-    """Seed 412527 (short): the judge took such a broker for a follower with a high watermark that no leader had shown."""
+    """Seed 412527 (short): the judge took this broker for a follower whose high watermark no leader had shown."""
     judge, partition = Committed(Notes()), SimpleNamespace(topic_id=bytes(16), index=0, leader_epoch=4)
     judge._truth.states = {(bytes(16), 0): SimpleNamespace(leader=3, leader_epoch=4)}  # type: ignore[dict-item]
 
