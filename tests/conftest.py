@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.crossed_parameters import Halves
 from tests.support.examples import SOAK_EXAMPLES
 from tests.support.long_tests import in_pieces, is_long
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
@@ -27,6 +28,8 @@ settings.register_profile("ci", settings.get_profile("any"), derandomize=True)
 # Other examples in every run, and more of them; a failure prints how to repeat it.
 settings.register_profile("soak", settings.get_profile("any"), derandomize=False, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
+
+halves = Halves()
 
 
 class OtherLoop:
@@ -48,9 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests whose fixture starts a ZooKeeper: `make check` skips them."""
+    """Mark tests whose fixture starts a ZooKeeper: `make check` skips them. Leave half of the combinations of crossed
+    parameters to a soak.
+    """
     if SERVERS.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("zookeeper")
+    halves.mark(item)
 
 
 @pytest.hookimpl(wrapper=True)
