@@ -77,7 +77,7 @@ class LogContent:
         segments = loader.load(known, epochs)
         try:
             if epochs_lost or not known.clean_shutdown:
-                add_missing_epochs(segments, epochs, known.log_start_offset)
+                add_missing_epochs(segments, epochs, known.log_start_offset, are_all_lost=epochs_lost)
             local = LocalLog(loader, segments, name=name, config=config, clock=clock)
             content = cls(local, epochs, LogProducers(disk, directory, config))
             content.was_cut = bool(loader.cut)

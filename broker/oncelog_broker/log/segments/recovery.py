@@ -34,7 +34,7 @@ from typing import Final
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt
 from oncelog_broker.log.closed_log import ClosedLog, Growth
-from oncelog_broker.log.leader_epochs import LeaderEpochs
+from oncelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from oncelog_broker.log.segments.batch_scan import scan_batches, scan_headers
 from oncelog_broker.log.segments.index import IndexCorrupt
 from oncelog_broker.log.segments.lost_segments import (
@@ -381,27 +381,43 @@ def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(disk, path, []), True
 
 
-def add_missing_epochs(segments: Sequence[Segment], epochs: LeaderEpochs, log_start_offset: int) -> None:
+def add_missing_epochs(
+    segments: Sequence[Segment], epochs: LeaderEpochs, log_start_offset: int, *, are_all_lost: bool
+) -> None:
     """Add the leader epochs of the readable batches before the first known epoch, from the batch headers. Raises
-    CorruptBatch, OSError.
+    OSError.
 
-    These epochs are missing if the leader epoch file is damaged. They are also missing if a crash makes deleted records
-    readable again (`LogTrimmer.delete_records_before`), because the file lost the epochs of these records when the log
-    start rose.
+    `are_all_lost` is True if these epochs are missing because the leader epoch file is damaged. A damaged batch then
+    raises CorruptBatch. They are also missing if a crash makes deleted records readable again
+    (`LogTrimmer.delete_records_before`), because the file lost the epochs of these records when the log start rose.
+    Recovery does not verify these records, so a damaged batch only means that the epochs up to the end of its segment
+    stay unknown.
     """
     known = epochs.entries
     end = known[0].start_offset if known else segments[-1].next_offset
     if end <= log_start_offset:
         return
+    found: list[EpochEntry] = []
     for segment in segments:
+        if segment.next_offset <= log_start_offset:
+            continue
         if segment.base_offset >= end:
             break
-        for batch in scan_headers(segment.file, 0, segment.size):
-            if batch.base_offset >= end:
-                break
-            if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH:
-                epochs.assign(batch.leader_epoch, batch.base_offset, persist=False)
-    for epoch, start_offset in known:  # the calls above have removed these entries
+        try:
+            for batch in scan_headers(segment.file, 0, segment.size):
+                if batch.base_offset >= end:
+                    break
+                if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH and (
+                    not found or batch.leader_epoch != found[-1].epoch
+                ):
+                    found.append(EpochEntry(batch.leader_epoch, batch.base_offset))
+        except CorruptBatch as error:
+            if are_all_lost:
+                raise
+            unknown = min(segment.next_offset, end)
+            logger.warning("%s: leader epochs before offset %d stay unknown: %s", segment.path, unknown, error)
+            found.clear()  # the records after the damaged batch may have a later epoch than the records before it
+    for epoch, start_offset in [*found, *known]:  # the first call removes the known entries
         epochs.assign(epoch, start_offset, persist=False)
 
 

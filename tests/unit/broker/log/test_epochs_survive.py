@@ -83,6 +83,36 @@ def test_deleted_records_that_a_kill_makes_readable_again_have_their_epochs(
     log.close()
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+@pytest.mark.parametrize("is_start_checkpointed", [False, True], ids=["start not checkpointed", "start checkpointed"])
+def test_a_damaged_batch_does_not_take_a_log_offline_that_lacks_old_epochs(
+    is_start_checkpointed: bool, damaged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Recovery does not verify closed segments below the recovery point, so their epochs may stay unknown. A segment
+    below the checkpointed log start is not read at all.
+    """
+    disk = CrashingDisk(Random(0))
+    log = open_log(DIRECTORY, disk=disk)
+    for number in range(60):
+        append(log, bytes(60), epoch=number // 2)
+    log.flusher.flush()
+    _, second, third, *_ = bases = log.segment_base_offsets
+    log._content.epochs.truncate_from_start(third + 1)  # a kill between the two steps of a deletion
+    disk.kill()
+    (path,) = disk.paths(f"{bases[damaged]:020}.log")
+    disk._names[path].data[16] ^= 0xFF  # the magic of the first batch
+    start = second if is_start_checkpointed else 0
+    log = open_log(DIRECTORY, disk=disk, recovery_point=log.recovery_point, log_start_offset=start)
+    is_read = damaged or not is_start_checkpointed
+    first = max(start, bases[damaged + 1] if is_read else 0)
+    assert log.leader_epochs.epoch_for_offset(first - 1) is None
+    assert [log.leader_epochs.epoch_for_offset(offset) for offset in range(first, 60)] == [
+        offset // 2 for offset in range(first, 60)
+    ]
+    assert (path in caplog.text) == is_read
+    log.close()
+
+
 def test_the_beginning_of_an_epoch_syncs_nothing() -> None:
     disk = CrashingDisk(Random(0))
     log = open_log(DIRECTORY, disk=disk)
