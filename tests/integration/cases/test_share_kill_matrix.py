@@ -25,8 +25,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareStage]:
     [
         ShareCell("WriteShareGroupState.answer", ShareFault.BROKER_KILLED),
         ShareCell("ShareFetch.answer", ShareFault.MEMBER_KILLED),
-        ShareCell("ShareAcknowledge.answer", ShareFault.DROPPED),
-        ShareCell("ShareGroupHeartbeat.request", ShareFault.DELAYED),
+        pytest.param(ShareCell("ShareAcknowledge.answer", ShareFault.DROPPED), marks=pytest.mark.soak),
+        pytest.param(ShareCell("ShareGroupHeartbeat.request", ShareFault.DELAYED), marks=pytest.mark.soak),
     ],
     ids=str,
 )
