@@ -49,7 +49,9 @@ class V1Producer:
     def __init__(self, stage: Stage, name: str) -> None:
         self._stage = stage
         self._name = name
+        self._tries = 0
         self._writes = 0
+        """The number of accepted records, which is the sequence of the next one."""
         self._producer = ProducerIdAndEpoch(-1, -1)
 
     async def init(self, coordinator: BrokerMachine) -> None:
@@ -76,10 +78,10 @@ class V1Producer:
 
     async def write(self, leader: BrokerMachine, place: Place, transaction: Transaction) -> ErrorCode:
         """Send one record once; returns the error, REQUEST_TIMED_OUT if no response arrives."""
-        self._writes += 1
-        value = f"{self._name}/{self._writes}".encode()
+        self._tries += 1
+        value = f"{self._name}/{self._tries}".encode()
         send = self._stage.notes.history.send(self._name, place, value, transaction)
-        batch = one_record(value, self._producer, self._writes - 1, now_ms(), is_transactional=True)
+        batch = one_record(value, self._producer, self._writes, now_ms(), is_transactional=True)
         data = ProduceRequest.TopicProduceData
         partition = data.PartitionProduceData(index=place.index, records=batch)
         request = ProduceRequest(
@@ -93,6 +95,7 @@ class V1Producer:
             return ErrorCode.REQUEST_TIMED_OUT
         told = answer.responses[0].partition_responses[0]
         if not told.error_code:
+            self._writes += 1
             self._stage.notes.history.acknowledged(send, told.base_offset)
         return ErrorCode.of(told.error_code)
 
@@ -147,14 +150,15 @@ async def _or_none(work: Awaitable[Any]) -> Any:
     SCENES,
     "former coordinator",
     "a broker that does not know yet that another one coordinates a transaction verifies it, and answers its end",
-    settings={**FAST, "zookeeper.session.timeout.ms": ("6000",)},
+    settings={**FAST, "zookeeper.session.timeout.ms": ("6000",), "replica.lag.time.max.ms": ("400",)},
     topic=SMALL_SEGMENTS,
     actors=("scene-writer-1", "scene-payer-1"),
     seconds=14.0,
 )
 async def former_coordinator(stage: Stage) -> bool:
     """The server of the store to which the former coordinator is connected is seconds behind. The former coordinator
-    leads the partition to which the transaction writes.
+    leads the partition to which the transaction writes. It does not follow its successor yet, so the successor waits
+    until it has left the ISR (replica.lag.time.max.ms).
     """
     random, place = stage.random, stage.place()
     controller = stage.controller()
@@ -171,7 +175,7 @@ async def former_coordinator(stage: Stage) -> bool:
         await producer.end_for_sure(former, commits=True)
         history.ended(first, End.COMMITTED)
     server = stage.store_server(former)
-    server.lag = random.uniform(2.0, 4.0)
+    server.lag = random.uniform(4.0, 5.0)
     await stage.lead(successor, *stage.places(TRANSACTIONS), seconds=4.0)
     second = first if is_verified else history.transaction("twice-told")
     if not is_verified:
@@ -182,10 +186,12 @@ async def former_coordinator(stage: Stage) -> bool:
     if is_verified:
         await stage.pause(0.05, 0.3)
         code = await producer.write(former, place, second)
+        stage.world.note("scene", "writes to an ended transaction", code=code.name)
         if code is ErrorCode.NONE:
             stage.notes.complain(stage.world, "scene", "a record is accepted after the end of its transaction")
     else:
         code = await producer.end(former, commits=True)
+        stage.world.note("scene", "commits at the former coordinator", code=code.name)
         if code is ErrorCode.NONE:
             stage.notes.complain(stage.world, "scene", "a transaction that was aborted is committed")
     server.lag = 0.0
@@ -193,8 +199,12 @@ async def former_coordinator(stage: Stage) -> bool:
 
 
 async def _must_be_written(producer: V1Producer, leader: BrokerMachine, place: Place, transaction: Transaction) -> None:
-    if await producer.write(leader, place, transaction) is not ErrorCode.NONE:
-        raise Missed("a record is not accepted")
+    for _ in range(TRIES):
+        code = await producer.write(leader, place, transaction)
+        if code is ErrorCode.NONE:
+            return
+        await asyncio.sleep(RETRY_SECONDS)
+    raise Missed(f"a record is not accepted: {code.name}")
 
 
 def _on_different_servers(stage: Stage, controller: BrokerMachine) -> tuple[BrokerMachine, BrokerMachine]:

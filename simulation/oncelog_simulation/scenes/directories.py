@@ -38,7 +38,7 @@ async def moved_directory(stage: Stage) -> bool:
         machine.disk_troubles.writes_left = random.randrange(40)
     if random.random() < 0.3:
         machine.disk_troubles.slowness = 100.0
-    await _move(stage, machine, place, target)
+    is_moved = await _move(stage, machine, place, target)
     await stage.pause(0.0, 0.1)
     if how == "disk":
         machine.disk_troubles.failed = random.choice(machine.directories)
@@ -60,18 +60,20 @@ async def moved_directory(stage: Stage) -> bool:
     await stage.until_in_sync(place, machine)
     if random.random() < 0.5:
         await stage.lead(machine, place)
-    return True
+    return is_moved
 
 
 def _other_directory(stage: Stage, machine: BrokerMachine, place: Place) -> str:
     replica = stage.replica(machine, place)
     if replica is None:
         raise Missed("the replica is not open")
-    return next(each for each in machine.directories if not replica.log.directory.startswith(each))
+    return next(each for each in machine.directories if not replica.log.directory.startswith(each)).rstrip("/")
 
 
-async def _move(stage: Stage, machine: BrokerMachine, place: Place, target: str) -> None:
+async def _move(stage: Stage, machine: BrokerMachine, place: Place, target: str) -> bool:
+    """Return whether the broker has accepted the request."""
+
     async def ask(admin: Admin) -> None:
         await admin.alter_replica_log_dirs(machine.number, {TopicPartition(*place): target})
 
-    await stage.admin(ask)
+    return await stage.admin(ask)

@@ -11,6 +11,15 @@ from oncelog_simulation.scenes.stage import TRANSACTIONS, Stage
 
 SCENES: Final[dict[str, Scene]] = {}
 """The scenes of this module, by name."""
+SELDOM: Final = {
+    **FAST,
+    "log.flush.scheduler.interval.ms": ("60000",),
+    "log.flush.offset.checkpoint.interval.ms": ("60000",),
+    "replica.high.watermark.checkpoint.interval.ms": ("60000",),
+}
+"""Settings with which nothing but the records of a log changes: a log whose recovery point or whose index files have
+changed is not opened as a grown log.
+"""
 LARGE_SEGMENTS: Final = {"segment.bytes": ("4000", "1048576"), "segment.index.bytes": ("1024",)}
 
 
@@ -18,17 +27,22 @@ LARGE_SEGMENTS: Final = {"segment.bytes": ("4000", "1048576"), "segment.index.by
     SCENES,
     "grown log",
     "a broker stops cleanly, starts, and dies after some appends: it opens the grown logs without recovery",
-    settings=FAST,
+    settings=SELDOM,
     topic={**LARGE_SEGMENTS, "index.interval.bytes": ("100", "4096")},
 )
 async def grown_log(stage: Stage) -> bool:
     """The broker dies again shortly after each start, sometimes in the middle of a write, so that logs that were opened
-    with their growth grow again. In the end it leads, so that its producer states and indexes are used.
+    with their growth grow again. In the end it leads, so that its producer states and indexes are used. Clients are cut
+    off before the broker stops, because only a log whose high watermark is at its end is opened without recovery.
     """
     random, machine = stage.random, random_broker(stage)
+    silent = [(client, broker) for client in stage.world.clients for broker in stage.world.brokers]
+    stage.cut(*silent)
+    await stage.pause(0.6, 0.9)
     machine.hold()
     with suppress(Killed):
         await machine.stop(leaves=random.random() < 0.8)
+    stage.mend(*silent)
     machine.let_start()
     await stage.until_serving(machine)
     for _ in range(random.choice((1, 2, 3))):
@@ -59,13 +73,19 @@ async def grown_log(stage: Stage) -> bool:
     topic=SMALL_SEGMENTS,
 )
 async def closed_log(stage: Stage) -> bool:
-    """The other brokers append different records at the same offsets meanwhile."""
+    """One follower is cut off, so that the high watermark stops before records and markers that the other follower may
+    have. The other brokers append different records at the same offsets meanwhile.
+    """
     random, place = stage.random, stage.place()
     machine = stage.leader(place)
-    others = stage.others(machine)
-    for other in others:
-        stage.cut((other.name, machine.name))
-    await stage.pause(0.1, 1.0)
+    first, second = stage.followers(place)[:2]
+    await stage.lead_coordinators(second)
+    await stage.pause(0.0, 0.3)
+    stage.cut(*stage.around(machine, [first.name]))
+    await stage.pause(0.05, 0.8)
+    if random.random() < 0.5:
+        stage.cut(*stage.around(machine, [second.name]))
+        await stage.pause(0.05, 0.8)
     end = stage.end(machine, place)
     machine.hold()
     with suppress(Killed):

@@ -88,7 +88,7 @@ async def older_image(stage: Stage) -> bool:
     seconds=12.0,
 )
 async def former_life(stage: Stage) -> bool:
-    """The workload `late-peer-1` sends the requests. The follower has restarted, and its links to the leader are slow."""
+    """The workload `late-peer-1` sends the requests. The follower has restarted, and its links are slow."""
     random, place = stage.random, stage.place()
     leader = stage.leader(place)
     follower = random.choice(stage.followers(place))

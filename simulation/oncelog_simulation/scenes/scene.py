@@ -21,7 +21,11 @@ SECONDS: Final = 12.0
 ACTORS: Final = ("scene-writer-1", "scene-payer-1", "scene-payer-2", "scene-payer-3")
 FEW: Final = 2
 """Number of further workloads that each seed draws for a scene that has such workloads."""
-SMALL_SEGMENTS: Final[Choices] = {"segment.bytes": ("300", "600", "1500"), "segment.index.bytes": ("1024",)}
+SMALL_SEGMENTS: Final[Choices] = {
+    "segment.bytes": ("300", "600", "1500", "5000"),
+    "segment.index.bytes": ("1024",),
+    "index.interval.bytes": ("100", "4096"),
+}
 """Settings of topics whose segments have few batches, so that a truncation removes whole segments and snapshots."""
 NEVER: Final = "9223372036854775807"
 FAST: Final[Choices] = {

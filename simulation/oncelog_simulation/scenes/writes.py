@@ -22,7 +22,7 @@ FILES: Final = (
     "death at a file",
     "a broker dies while it changes a certain kind of file, and half of the time its machine loses its power then",
     settings={**FAST, "log.cleaner.backoff.ms": ("100",)},
-    topic={**SMALL_SEGMENTS, "index.interval.bytes": ("100", "4096")},
+    topic=SMALL_SEGMENTS,
     others=("table-writer", "passing-writer", "payer-1", "member-1"),
 )
 async def death_at_a_file(stage: Stage) -> bool:
