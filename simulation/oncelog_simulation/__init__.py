@@ -8,7 +8,8 @@ inside a run from using the real machine.
 
 `plan` lists the workloads and faults of a run. `machine` has the hosts on which brokers and clients run; `surroundings`
 has what all hosts share; `world` combines the hosts with the network, the disks and the metadata store. `faults/` has
-the kinds of faults, `drawing` draws a plan from a seed, and `weeks` makes a plan of days from it. `run` runs a plan;
+the kinds of faults, `drawing` draws a plan from a seed, and `weeks` makes a plan of days from it. `scenes/` has the
+scripts of directed plans, which bring about rare situations. `run` runs a plan;
 when the faults are over, an `operator` repairs the cluster. `timeline` records the events, and `log_lines` adds the log
 lines of brokers and clients to it.
 

@@ -29,7 +29,8 @@ from oncelog_simulation.reached import END as END_OF_BRANCHES
 from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
 from oncelog_simulation.scale.command import scale
-from oncelog_simulation.scenario import DRAWN, WholeCluster, draw_whole_plan
+from oncelog_simulation.scenario import DRAWN, WholeCluster
+from oncelog_simulation.scenes.catalogue import SCENES
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
 
@@ -62,7 +63,7 @@ def with_fixed_hashes() -> None:
     default="whole",
     show_default=True,
     help="short: a third of the time, and slow clients: many seeds in a minute. light: hours with little load. "
-    "weeks: days with rare load.",
+    "weeks: days with rare load. directed: one rare situation again and again.",
 )
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
@@ -90,9 +91,7 @@ def run_seeds(seeds: str, seconds: float | None, plans: str, twice: bool, out: P
             click.echo(f"seed {seed}: two runs had different event logs")
         if outcome.violations:
             click.echo(f"seed {seed}: {len(outcome.violations)} violations, the first: {outcome.violations[0].what}")
-            click.echo(
-                f"    python -m oncelog_simulation replay {seed}{'' if plans == 'whole' else f' --plans {plans}'}"
-            )
+            click.echo(f"    {_again(seed, plans)}")
         total.tell_progress(seed)
     click.echo(total.table())
     if out is not None:
@@ -113,6 +112,8 @@ def replay(seed: int, plans: str, timeline: bool) -> None:
     """Run one seed again, and print its story."""
     plan = DRAWN[plans](seed)
     click.echo(f"seed {seed}: {plan.seconds:g} s, workloads {', '.join(plan.workloads)}")
+    if plan.scene:
+        click.echo(f"  scene {plan.scene}: {SCENES[plan.scene].title}")
     for strike in plan.strikes:
         click.echo(f"  {strike}")
     outcome = run(plan, WholeCluster())
@@ -126,14 +127,23 @@ def replay(seed: int, plans: str, timeline: bool) -> None:
 
 @main.command()
 @click.argument("seed", type=int)
+@click.option(
+    "--plans", type=click.Choice(list(DRAWN)), default="whole", show_default=True, help="As `run --plans` runs it."
+)
 @click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
-def story(seed: int, runs: int) -> None:
+def story(seed: int, plans: str, runs: int) -> None:
     """Shrink the plan of a failing seed until no smaller plan fails, and print its events."""
-    plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
+    drawn = DRAWN[plans](seed)
+    plan = shrink(drawn, _first_judge, runs) if runs else drawn
     scenario = WholeCluster()
     outcome = run(plan, scenario)
-    click.echo(tell(outcome, scenario.notes))
+    click.echo(tell(outcome, scenario.notes, _again(seed, plans)))
     sys.exit(1 if outcome.violations else 0)
+
+
+def _again(seed: int, plans: str) -> str:
+    """Return the command that runs a seed again."""
+    return f"python -m oncelog_simulation replay {seed}{'' if plans == 'whole' else f' --plans {plans}'}"
 
 
 def _first_judge(plan: Plan) -> str | None:
@@ -196,9 +206,12 @@ def coverage(seeds: str, out: Path | None) -> None:
 
 @main.command()
 def faults() -> None:
-    """List the faults that a seed may draw."""
+    """List the faults that a seed may draw, and the scenes of directed plans."""
     for name, fault in FAULTS.items():
         click.echo(f"{name:<26} {fault.title}")
+    click.echo("\nscenes:")
+    for name, scene in SCENES.items():
+        click.echo(f"{name:<26} {scene.title}")
 
 
 main.add_command(scale)
@@ -247,13 +260,18 @@ class Totals:
             f"failed: {', '.join(map(str, self.failed)) or 'none'}",
             "how often each fault has struck:",
         ]
-        return "\n".join([*lines, *(f"  {name:<26} {self.struck[name]}" for name in FAULTS)])
+        return "\n".join([*lines, *(f"  {name:<26} {self.struck[name]}" for name in self._titles())])
+
+    def _titles(self) -> dict[str, str]:
+        """Return the titles of all faults, and of the scenes that were played."""
+        scenes = {name: scene.title for name, scene in SCENES.items() if self.struck[name]}
+        return {name: fault.title for name, fault in FAULTS.items()} | scenes
 
     def as_markdown(self) -> str:
         """Return the results as Markdown."""
         seconds = time.process_time() - self.cpu
         failed = f"{len(self.failed)} of them broke a rule" if self.failed else "none of them broke a rule"
-        rows = [f"| {name} | {fault.title} | {self.struck[name]} |\n" for name, fault in FAULTS.items()]
+        rows = [f"| {name} | {title} | {self.struck[name]} |\n" for name, title in self._titles().items()]
         return (
             f"{self.seeds} seeds, {self.virtual_seconds / 3600:.1f} virtual hours in {seconds:.0f} s of processor time:"
             f" {failed}.\n\n| Fault | What happens | Struck |\n|---|---|---:|\n" + "".join(rows)
@@ -266,7 +284,7 @@ class Totals:
             "virtual_seconds": round(self.virtual_seconds, 1),
             "cpu_seconds": round(time.process_time() - self.cpu, 1),
             "failed": self.failed,
-            "struck": {name: self.struck[name] for name in FAULTS},
+            "struck": {name: self.struck[name] for name in self._titles()},
         }
 
 

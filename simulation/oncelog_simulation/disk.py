@@ -69,6 +69,10 @@ class DiskTroubles:
     """Number of changes of files until the process is killed in the middle of a change; None means that it is not
     killed.
     """
+    doomed_file: str = ""
+    """A part of the name of a file: the process is killed in the middle of the next change of such a file. Empty means
+    that it is not killed.
+    """
     struck: dict[str, int] = field(default_factory=dict)
     """The number of calls that have failed, by the name of the fault."""
 
@@ -87,6 +91,7 @@ class DiskTroubles:
         self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
         self.failed = None
         self.writes_left = None
+        self.doomed_file = ""
 
 
 class SimulatedDisk:
@@ -145,6 +150,9 @@ class SimulatedDisk:
             if troubles.writes_left < 0:
                 troubles.writes_left = None
                 return True
+        if troubles.doomed_file and troubles.doomed_file in path:
+            troubles.doomed_file = ""
+            return True
         self._check_directory(path)
         if troubles.fails_writes and self._random.random() < troubles.fails_writes:
             troubles.strike("EIO on write")

@@ -49,3 +49,5 @@ class Plan:
     strikes: tuple[Strike, ...] = ()
     workloads: tuple[str, ...] = ()
     """Names of the workloads; the scenario knows the workload of each name."""
+    scene: str = ""
+    """The name of the scene that is played again and again, a key of `scenes.catalogue.SCENES`; empty means none."""

@@ -28,6 +28,10 @@ from oncelog_simulation.judges.streams_tasks import WORKLOAD as STREAMS_MEMBERS
 from oncelog_simulation.judges.streams_tasks import StreamsTasks
 from oncelog_simulation.judges.unstable import Unstable
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.scenes.actors import ALL as ACTORS
+from oncelog_simulation.scenes.catalogue import SCENES
+from oncelog_simulation.scenes.directing import Directing
+from oncelog_simulation.scenes.drawing import draw_directed_plan
 from oncelog_simulation.weeks import prolonged
 from oncelog_simulation.workloads.catalogue import (
     LONG_LIVED,
@@ -55,9 +59,16 @@ class WholeCluster:
         self.notes = Notes()
 
     def workloads(self, world: World) -> Sequence[ClientWorkload]:
-        """Return the workloads that the plan names, in the order of the catalogue."""
+        """Return the workloads that the plan names, in the order of the catalogue, and then the scene's director and
+        actors.
+        """
         self.notes.history.clock = lambda: world.now
-        return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
+        named = [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
+        if not world.plan.scene:
+            return named
+        scene = SCENES[world.plan.scene]
+        actors = [ACTORS[name](self.notes, name) for name in scene.actors]
+        return [*named, Directing(self.notes, scene), *actors]
 
     def judges(self, world: World) -> Sequence[Judge]:
         """Return the judges of the plan in the order in which they conclude. Judges of share groups and streams groups
@@ -123,5 +134,6 @@ DRAWN: Final[Mapping[str, Callable[[int], Plan]]] = {
     "short": draw_short_plan,
     "light": draw_light_plan,
     "weeks": draw_weeks_plan,
+    "directed": draw_directed_plan,
 }
 """The functions that draw a plan from a seed, by the name of the kind of plan."""

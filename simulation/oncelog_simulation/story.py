@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.scenes.catalogue import SCENES
 from oncelog_simulation.timeline import Event
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Send
@@ -56,6 +57,8 @@ def _parts(outcome: Outcome, notes: Notes, again: str) -> Iterator[list[str]]:
 
 def _plan_lines(plan: Plan) -> Iterator[str]:
     yield f"  {plan.brokers} brokers and {', '.join(plan.workloads) or 'no clients'}, for {plan.seconds:g} s"
+    if plan.scene:
+        yield f"  again and again: {SCENES[plan.scene].title}"
     for strike in plan.strikes:
         title = FAULTS[strike.fault].title if strike.fault in FAULTS else strike.fault
         whom = f" ({', '.join(strike.machines)})" if strike.machines else ""

@@ -10,6 +10,7 @@
 - `streams` has defects of streams groups.
 - `control` has defects of elections, reassignments, registration and producer ids.
 - `clients` has defects of oncelog's producer and consumer.
+- `scenes` has defects of all parts that need a rare situation.
 - `catalogue` lists all defects by name.
 - `hunt` searches, in separate processes, for the first seed that finds a defect.
 - `report` writes the table for docs/simulation.md.

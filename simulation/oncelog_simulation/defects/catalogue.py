@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog_simulation.defects import clients, control, files, groups, logs, replication, shares, streams, transactions
+from oncelog_simulation.defects import (
+    clients,
+    control,
+    files,
+    groups,
+    logs,
+    replication,
+    scenes,
+    shares,
+    streams,
+    transactions,
+)
 from oncelog_simulation.defects.defect import Defect
 
 DEFECTS: Final[Mapping[str, Defect]] = {
     defect.name: defect if defect.faults is not None else defect._replace(faults=room.FAULTS)
-    for room in (replication, logs, files, transactions, groups, shares, streams, control, clients)
+    for room in (replication, logs, files, transactions, groups, shares, streams, control, clients, scenes)
     for defect in room.DEFECTS
 }

@@ -37,6 +37,10 @@ class Defect(NamedTuple):
     """Number of seeds within which the defect must be found."""
     faults: tuple[str, ...] | None = None
     """The kinds of faults to draw from; None means the default faults of the module that lists this defect."""
+    scene: str = ""
+    """The scene that is played while the defect is hunted, instead of drawn faults and the workloads; empty means
+    none.
+    """
 
 
 def source_of(module: str) -> str:

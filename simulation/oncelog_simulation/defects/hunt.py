@@ -97,8 +97,12 @@ def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
     """Return the judge's name and the text of the first violation in the run of this seed; None if there is none."""
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+    from oncelog_simulation.scenes.drawing import draw_directed_plan
 
-    plan = shortened(draw_whole_plan(seed, defect.workloads, defect.faults))
+    if defect.scene:
+        plan = draw_directed_plan(seed, defect.scene)
+    else:
+        plan = shortened(draw_whole_plan(seed, defect.workloads, defect.faults))
     try:
         outcome = run(plan, WholeCluster())
     except Exception as error:  # a defect may make brokers or clients raise any exception

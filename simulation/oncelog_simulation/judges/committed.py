@@ -348,8 +348,10 @@ class Committed:
             )
             prefix.end = partition.high_watermark  # so that this is reported only once
         elif partition.high_watermark == prefix.end and self._counts(broker, partition):
-            first = min(prefix.undecided.values(), default=prefix.end)
-            if partition.last_stable_offset > max(first, partition.log.log_start_offset):
+            # where the first records of a transaction were deleted, it begins with the first record that is left
+            left = (offset for offset in prefix.undecided.values() if offset >= log.log_start_offset)
+            first = min(left, default=prefix.end)
+            if partition.last_stable_offset > first:
                 yield (
                     f"{partition.log.name}: broker {broker.number} has the last stable offset "
                     f"{partition.last_stable_offset}, but a transaction since {first} has no marker below the high "

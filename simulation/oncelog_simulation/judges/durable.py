@@ -58,7 +58,7 @@ class Durable:
         end = durable_end(machine.storage, log)
         if synced > end:
             yield f"{log.name}: broker {machine.number} counts all below {synced} as synced, and has {end} on its disk"
-        if before is not None and before[:2] != now[:2]:
+        if before is not None and before[:3] != now[:3]:
             yield from _late_snapshots(machine, log)
         if partition.leads and partition.followers and self._committed.is_synced(partition.topic):
             for replica in self._committed.in_sync(world, partition.topic, partition.index):

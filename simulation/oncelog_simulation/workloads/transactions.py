@@ -48,6 +48,9 @@ class TransactionalWriter(ClientWorkload):
     that no other client uses.
     """
 
+    topics: tuple[str, ...] = PAYMENTS
+    """The topics to which each transaction may write, with PARTITIONS partitions each."""
+
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
@@ -57,7 +60,7 @@ class TransactionalWriter(ClientWorkload):
         """Virtual seconds for which the producer sleeps in some transactions; 0 if it never sleeps."""
 
     async def prepare(self, world: World) -> None:
-        for topic in PAYMENTS:
+        for topic in self.topics:
             await make_topic(world, self.notes, topic, PARTITIONS, SMALL_SEGMENTS)
 
     async def live(self, world: World) -> None:
@@ -132,7 +135,7 @@ class TransactionalWriter(ClientWorkload):
         self.notes.history.ended(transaction, End.ABORTED)  # no request will commit the transaction
 
     async def _send(self, producer: Producer, transaction: Transaction, rng: Random) -> asyncio.Future[Any]:
-        place = Place(rng.choice(PAYMENTS), rng.randrange(PARTITIONS))
+        place = Place(rng.choice(self.topics), rng.randrange(PARTITIONS))
         self._number += 1
         value = f"{self.name}/{self._number}".encode()
         send = self.notes.history.send(f"{self.name}/{self.lives}", place, value, transaction)
@@ -146,7 +149,7 @@ class TransactionalWriter(ClientWorkload):
 
     async def _send_offsets(self, producer: Producer, transaction: Transaction) -> Commit:
         self._ledger += 1
-        place = Place(PAYMENTS[0], 0)
+        place = Place(self.topics[0], 0)
         commit = self.notes.history.commit(self._group, place, self._ledger, transaction)
         nobody = ConsumerGroupMetadata(self._group, -1, "", None)
         try:

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from oncelog_broker.replication.high_watermark import replicated_offset
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.defect import Defect, DefectIsStale, changed, install, source_of
-from oncelog_simulation.defects.hunt import Found, hunt_all
+from oncelog_simulation.defects.hunt import Found, _first_violation, hunt_all
 from oncelog_simulation.defects.report import BEGIN, END, line_of, table, write_into
 from oncelog_simulation.faults.catalogue import FAULTS
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.scenes.catalogue import SCENES
+from oncelog_simulation.scenes.drawing import draw_directed_plan
 from oncelog_simulation.workloads.catalogue import WORKLOADS
 
 FEWEST = 40
@@ -29,6 +33,8 @@ def test_a_defect_fits_the_code(name: str) -> None:
     assert set(defect.workloads) <= WORKLOADS.keys()
     assert defect.faults is not None
     assert set(defect.faults) <= FAULTS.keys()
+    assert defect.scene in {"", *SCENES}
+    assert bool(defect.scene) != bool(defect.workloads)
     assert defect.seeds > 0
 
 
@@ -65,6 +71,18 @@ def test_a_seed_finds_a_defect() -> None:
     (found,) = hunt_all([QUICK], jobs=1)
     assert found.is_found, line_of(found)
     assert found.judge == "history"
+
+
+def test_a_defect_with_a_scene_is_hunted_with_directed_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    def run(plan: Plan, scenario: object) -> SimpleNamespace:
+        plans.append(plan)
+        return SimpleNamespace(violations=())
+
+    monkeypatch.setattr("oncelog_simulation.run.run", run)
+    assert _first_violation(DEFECTS["synced-not-lowered"], 3) is None
+    assert plans == [draw_directed_plan(3, "cut-off leader")]
 
 
 def test_the_table_goes_between_the_marks_of_a_page(tmp_path: object) -> None:

@@ -9,13 +9,19 @@ from oncelog_broker.log.segments.segment import LOG_SUFFIX, file_prefix
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 from oncelog_simulation.judges.committed import Committed
-from oncelog_simulation.judges.durable import durable_end
+from oncelog_simulation.judges.durable import Durable, durable_end
 from oncelog_simulation.storage import Storage
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 DIRECTORY = "/data/lines-0"
 SECOND_BASE = 3
+
+
+class Hosted(SimpleNamespace):
+    """A partition, which is hashed by its identity."""
+
+    __hash__ = object.__hash__
 
 
 def batch(offset: int) -> bytes:
@@ -74,3 +80,31 @@ def test_an_acknowledgement_above_all_high_watermarks_is_too_early() -> None:
     for topic, offset in (("lines", 4), ("careless", 9), ("lines", 5)):
         notes.history.acknowledged(notes.history.send("anna", Place(topic), b"v"), offset)
     assert judge._too_early == ["lines-0: offset 5 was acknowledged, but all high watermarks were at most 5"]
+
+
+def test_a_snapshot_above_the_log_end_is_noticed_when_a_truncation_has_finished() -> None:
+    """The truncation ends in a later turn than the one that raises the log's generation."""
+    storage = Storage()
+    content = log_of(storage, (0, SECOND_BASE, 0))
+    storage.make_file(f"{DIRECTORY}/{file_prefix(SECOND_BASE + 1)}.snapshot")
+    state = SimpleNamespace(is_truncating=False, synced_offset=0, recovery_point=0)
+    log = SimpleNamespace(
+        **vars(content),
+        name="lines-0",
+        state=state,
+        trimmer=SimpleNamespace(generation=0),
+        log_end_offset=SECOND_BASE,
+        is_offline=False,
+        is_paused=False,
+    )
+    partition: Any = Hosted(log=log, high_watermark=0, leads=False)
+    replicas = SimpleNamespace(partitions=lambda: [partition])
+    machine: Any = SimpleNamespace(number=1, name="broker-1", storage=storage)
+    machine.broker = SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas)))
+    world: Any = SimpleNamespace(rotted={}, assigned=None)
+    judge = Durable(Committed(Notes()))
+    assert list(judge.look(world, machine)) == []
+    log.trimmer.generation, state.is_truncating = 1, True
+    assert list(judge.look(world, machine)) == []
+    state.is_truncating = False
+    assert list(judge.look(world, machine)) == ["lines-0: broker 1 has a snapshot at 4, and ends at 3"]

@@ -1,0 +1,30 @@
+"""Lists all scenes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_simulation.scenes import (
+    controllers,
+    coordinators,
+    cut_off_leaders,
+    directories,
+    failing_disks,
+    grown_logs,
+    late_messages,
+    left_behind,
+    moves,
+    returning_brokers,
+    writes,
+)
+from oncelog_simulation.scenes.scene import Scene
+
+SCENES: Final[Mapping[str, Scene]] = {
+    name: scene
+    for room in (
+        *(cut_off_leaders, grown_logs, left_behind, writes, directories, failing_disks, returning_brokers),
+        *(moves, late_messages, controllers, coordinators),
+    )
+    for name, scene in room.SCENES.items()
+}

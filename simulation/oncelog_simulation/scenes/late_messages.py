@@ -1,0 +1,140 @@
+"""Scenes in which a message arrives when the state that it was sent for is over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_simulation.scenes.scene import FAST, SMALL_SEGMENTS, Scene, scene
+from oncelog_simulation.scenes.stage import Stage
+
+SCENES: Final[dict[str, Scene]] = {}
+"""The scenes of this module, by name."""
+
+
+@scene(
+    SCENES,
+    "late divergence",
+    "a follower gets a leader's response of an earlier leader epoch, after it has led itself",
+    settings={**FAST, "replica.lag.time.max.ms": ("8000",)},
+    topic=SMALL_SEGMENTS,
+    actors=("scene-writer-1", "scene-payer-1"),
+    seconds=16.0,
+)
+async def late_divergence(stage: Stage) -> bool:
+    """A leader with unreplicated records becomes a follower, and the response that tells it to truncate them is late.
+    Meanwhile it leads again, and its records are replicated; then the sender of the late response leads.
+    """
+    random, place = stage.random, stage.place()
+    ahead = stage.leader(place)
+    behind, third = stage.followers(place)[:2]
+    await stage.lead_coordinators(third)
+    stage.cut((behind.name, ahead.name), (third.name, ahead.name))
+    await stage.pause(0.1, 0.6)
+    stage.mend((third.name, ahead.name)) if random.random() < 0.2 else None
+    until = stage.world.now + random.uniform(1.5, 4.0)
+    stage.mend((behind.name, ahead.name), (third.name, ahead.name))
+    stage.stall(behind, ahead.name, until)
+    if random.random() < 0.8:
+        stage.stall(ahead, behind.name, stage.world.now + 0.5)
+    await stage.lead(behind, place, seconds=3.0)
+    stage.stall(behind, ahead.name, until)
+    await stage.pause(0.0, 0.5)
+    await stage.lead(ahead, place, seconds=3.0)
+    await stage.pause(0.0, 0.5)
+    await stage.lead(behind, place, seconds=3.0)
+    await stage.pause(0.0, 1.0)
+    return True
+
+
+@scene(
+    SCENES,
+    "older image",
+    "a leader gets the response to its ISR change before an older state arrives from a store server that lags",
+    settings={**FAST, "replica.lag.time.max.ms": ("800",), "replica.fetch.wait.max.ms": ("100",)},
+    topic=SMALL_SEGMENTS,
+    seconds=14.0,
+)
+async def older_image(stage: Stage) -> bool:
+    """A follower leaves the ISR and joins it again, while the leader's server of the store is seconds behind. Then the
+    follower is slow.
+    """
+    random, place = stage.random, stage.place()
+    controller = stage.controller()
+    leader = stage.leader(place)
+    if controller is leader:
+        await stage.lead(stage.others(leader)[0], place)
+        leader = stage.leader(place)
+    follower = random.choice(stage.followers(place))
+    server = stage.store_server(leader)
+    server.lag = random.uniform(1.0, 3.0)
+    stage.cut((follower.name, leader.name))
+    await stage.until(lambda: follower.number not in stage.state(place).isr, "it leaves the ISR", 6.0)
+    stage.mend((follower.name, leader.name))
+    await stage.until_in_sync(place, follower, seconds=6.0)
+    stage.slow(stage.around(follower, [leader.name]), random.choice((1.0, 50.0, 300.0)))
+    await stage.pause(0.5, 3.5)
+    stage.slow(stage.around(follower, [leader.name]), 1.0)
+    server.lag = 0.0
+    return True
+
+
+@scene(
+    SCENES,
+    "former life",
+    "a follower that has restarted lags, and Fetch requests of its former process arrive",
+    settings=FAST,
+    topic=SMALL_SEGMENTS,
+    workloads=("late-peer-1",),
+    seconds=12.0,
+)
+async def former_life(stage: Stage) -> bool:
+    """The workload `late-peer-1` sends the requests. The follower has restarted, and its links are slow."""
+    random, place = stage.random, stage.place()
+    leader = stage.leader(place)
+    follower = random.choice(stage.followers(place))
+    if random.random() < 0.5:
+        follower.hold()
+        follower.kill() if random.random() < 0.5 else follower.cut_power()
+        await stage.pause(0.0, 1.0)
+        follower.let_start()
+        await stage.until_serving(follower)
+    await stage.until_in_sync(place, follower)
+    stage.slow(stage.around(follower, [leader.name]), random.choice((30.0, 100.0, 400.0)))
+    await stage.pause(1.0, 3.0)
+    return True
+
+
+@scene(
+    SCENES,
+    "stopping follower",
+    "a follower leaves the ISR because it stops, and the controller changes before it has stopped",
+    settings={**FAST, "replica.lag.time.max.ms": ("1500",)},
+    topic=SMALL_SEGMENTS,
+)
+async def stopping_follower(stage: Stage) -> bool:
+    random, place = stage.random, stage.place()
+    leader = stage.leader(place)
+    follower = random.choice(stage.followers(place))
+    how = random.choice(("power", "pause", "stop", "kill"))
+    stage.world.note("scene", "lets a follower leave the ISR", broker=follower.name, how=how)
+    if how == "pause":
+        follower.pause()
+    else:
+        follower.hold()
+        if how == "stop":
+            await follower.stop()
+        elif how == "kill":
+            follower.kill()
+        else:
+            follower.cut_power()
+    await stage.until(lambda: follower.number not in stage.state(place).isr, "it leaves the ISR", 8.0)
+    controller = stage.controller()
+    if controller not in (leader, follower) or random.random() < 0.3:
+        stage.end_session(controller)
+    follower.resume()
+    follower.let_start()
+    stage.slow(stage.around(follower, [leader.name]), random.choice((1.0, 100.0)))
+    await stage.pause(0.0, 2.0)
+    stage.slow(stage.around(follower, [leader.name]), 1.0)
+    await stage.until_in_sync(place, follower)
+    return True
