@@ -2,7 +2,8 @@
 
 All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
 return a topic without the states of its partitions. In the cluster image, these partitions then have no leader yet.
-The watch later reports the missing states.
+The watch later reports the missing states. A topic that is deleted and created again during the read is read again,
+because its old id with its new states would let a broker lead the deleted topic.
 
 A node with invalid content is logged, and its part of the cluster image remains as in the previous image, so that other
 parts are not affected. Unchanged parts are reused from the previous cluster image without parsing their JSON again.
@@ -139,6 +140,7 @@ async def read_topics(
     """Read topics, with the states of all their partitions."""
     read = ReadTopics([], [], [])
     assignments: dict[str, TopicAssignment] = {}
+    stats: dict[str, Stat] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
         wanted = [paths.topic(name) for name in some]
@@ -147,21 +149,35 @@ async def read_topics(
             if node is None:
                 read.gone.append(name)
             elif assignment is not None:
-                assignments[name] = assignment
+                assignments[name], stats[name] = assignment, node[1]
             elif (as_before := before.topics.get(name)) is not None:
                 read.found.append(as_before)
             else:
                 read.unreadable.append(name)
     found: dict[str, dict[int, PartitionState]] = {name: {} for name in assignments}
+    suspects: set[str] = set()
     async for key, node in _states(store, assignments, pause):
+        if node is not None and node[1].czxid > stats[key.topic].mzxid:
+            suspects.add(key.topic)  # the state is newer than the topic
         assignment = assignments[key.topic]
         topic = before.topics.get(key.topic)
         is_same = topic is not None and topic.topic_id == (assignment.topic_id or ZERO_UUID)
         known = topic.partitions.get(key.partition) if topic is not None and is_same else None
         found[key.topic][key.partition] = _partition(store, key, assignment.partitions[key.partition], node, known)
+    made_again = await _made_again(store, {name: stats[name] for name in sorted(suspects)})
     for name, assignment in assignments.items():
-        read.found.append(_topic(before, name, assignment.topic_id or ZERO_UUID, found[name]))
+        if name not in made_again:
+            read.found.append(_topic(before, name, assignment.topic_id or ZERO_UUID, found[name]))
+    if made_again:
+        later = await read_topics(store, before, made_again, pause)
+        return ReadTopics(read.found + later.found, read.gone + later.gone, read.unreadable + later.unreadable)
     return read
+
+
+async def _made_again(store: MetadataStore, stats: Mapping[str, Stat]) -> list[str]:
+    """Return those of these topics whose node was deleted, or deleted and created again, since it was read."""
+    nodes = await store.get_many([paths.topic(name) for name in stats]) if stats else ()
+    return [name for name, node in zip(stats, nodes, strict=True) if node is None or node[1].czxid != stats[name].czxid]
 
 
 async def _states(

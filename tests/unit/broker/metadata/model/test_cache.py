@@ -168,6 +168,38 @@ async def test_partitions_without_a_state_have_no_leader_until_it_comes(cluster,
     assert (await settled(cache)).partition("t", 0).leader == 1
 
 
+class MakesAgain:
+    """A store in which a topic is deleted, and perhaps made again, when its node was read and its states were not."""
+
+    def __init__(self, store, *, is_made_again):
+        self._store = store
+        self._is_made_again = is_made_again
+
+    async def get_many(self, wanted):
+        found = await self._store.get_many(wanted)
+        if wanted == [paths.topic("t")] and found[0] is not None and found[0][0] == encode_topic(OLD):
+            for path in (paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), wanted[0]):
+                await self._store.delete(path)
+            if self._is_made_again:
+                await self._store.multi(list(topic_operations("t", topic_id=b"j" * 16)))
+        return found
+
+
+OLD = TopicAssignment(ID, {0: ReplicaAssignment((1,))})
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+async def test_a_topic_made_again_while_it_is_read_never_has_its_old_id_with_its_new_states(cluster, is_made_again):
+    """Simulated seed 420064 (short): the broker led the deleted topic in an epoch of the new one."""
+    await cluster.multi(list(topic_operations("t")))
+    store = MakesAgain(cluster, is_made_again=is_made_again)
+    read = await reader.read_topics(store, reader.NOTHING_KNOWN, ["t"])
+    if is_made_again:
+        assert [(topic.topic_id, topic.partitions[0].leader) for topic in read.found] == [(b"j" * 16, 1)]
+    else:
+        assert [topic.partitions[0].leader for topic in read.found] in ([], [-1])
+
+
 async def test_a_topic_deleted_and_made_again_has_its_new_id(cluster, cache):
     await cluster.multi(list(topic_operations("t", with_states=False)))
     await settled(cache)
