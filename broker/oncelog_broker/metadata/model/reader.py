@@ -205,14 +205,19 @@ async def read_partitions(
     store: MetadataStore, image: ClusterImage, keys: Sequence[PartitionKey], pause: Pause = no_pause
 ) -> list[Topic]:
     """Read the states of these partitions again; returns the topics of the cluster image with the new states. Unknown
-    partitions are skipped, and topics without a change are omitted.
+    partitions are skipped, and topics without a change are omitted. If a state node was created after the state that
+    the image has was written, its topic may have been created again, so the entire topic is read.
     """
+    made_again: set[str] = set()
     known = [key for key in keys if image.partition(*key) is not None]
     changed: dict[str, dict[int, PartitionState]] = {}
     for start in range(0, len(known), STATES_AT_A_TIME):
         for key, node in await _nodes(store, known[start : start + STATES_AT_A_TIME]):
             topic = image.topics[key.topic]
             before = topic.partitions[key.partition]
+            if node is not None and node[1].czxid > before.written:
+                made_again.add(key.topic)
+                continue
             assignment = ReplicaAssignment(before.replicas, before.adding_replicas, before.removing_replicas)
             state = _partition(store, key, assignment, node, before)
             if state is not before:
@@ -220,7 +225,15 @@ async def read_partitions(
                     changed[key.topic] = dict(topic.partitions)
                 changed[key.topic][key.partition] = state
         await pause()
-    return [Topic(name, image.topics[name].topic_id, partitions) for name, partitions in changed.items()]
+    topics = [
+        Topic(name, image.topics[name].topic_id, partitions)
+        for name, partitions in changed.items()
+        if name not in made_again
+    ]
+    if made_again:
+        read = await read_topics(store, image, sorted(made_again), pause)
+        topics += [topic for topic in read.found if topic is not image.topics[topic.name]]
+    return topics
 
 
 async def read_topic_configs(

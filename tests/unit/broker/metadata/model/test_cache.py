@@ -9,6 +9,7 @@ from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model import cache as cache_module
 from oncelog_broker.metadata.model import reader
 from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     ControllerRegistration,
@@ -178,13 +179,13 @@ class MakesAgain:
     async def get_many(self, wanted):
         found = await self._store.get_many(wanted)
         if wanted == [paths.topic("t")] and found[0] is not None and found[0][0] == encode_topic(OLD):
-            for path in (paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), wanted[0]):
-                await self._store.delete(path)
+            await self._store.multi([Delete(path) for path in PATHS_OF_T])
             if self._is_made_again:
                 await self._store.multi(list(topic_operations("t", topic_id=b"j" * 16)))
         return found
 
 
+PATHS_OF_T = [paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")]
 OLD = TopicAssignment(ID, {0: ReplicaAssignment((1,))})
 
 
@@ -198,6 +199,16 @@ async def test_a_topic_made_again_while_it_is_read_never_has_its_old_id_with_its
         assert [(topic.topic_id, topic.partitions[0].leader) for topic in read.found] == [(b"j" * 16, 1)]
     else:
         assert [topic.partitions[0].leader for topic in read.found] in ([], [-1])
+
+
+async def test_the_new_state_of_a_topic_that_was_made_again_comes_with_its_new_id(cluster):
+    """A watch has reported the deleted state, and not yet the deleted topic (simulated seed 420064)."""
+    await cluster.multi(list(topic_operations("t")))
+    image = (await reader.read_topics(cluster, reader.NOTHING_KNOWN, ["t"])).put_into(ClusterImage("cluster"))
+    await cluster.multi([Delete(path) for path in PATHS_OF_T])
+    await cluster.multi(list(topic_operations("t", topic_id=b"j" * 16)))
+    (topic,) = await reader.read_partitions(cluster, image, [reader.PartitionKey("t", 0)])
+    assert (topic.topic_id, topic.partitions[0].leader) == (b"j" * 16, 1)
 
 
 async def test_a_topic_deleted_and_made_again_has_its_new_id(cluster, cache):
