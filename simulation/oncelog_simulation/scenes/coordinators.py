@@ -21,7 +21,7 @@ from oncelog_simulation.scenes.scene import FAST, SMALL_SEGMENTS, Scene, scene
 from oncelog_simulation.scenes.stage import TRANSACTIONS, Missed, Stage
 from oncelog_simulation.workloads.late_peers import PeerWire
 from oncelog_simulation.workloads.wire import BUSY, INIT, V1_ADD, V1_END, V1_PRODUCE, one_record
-from oncelog_testing.history.events import End, Place, Transaction
+from oncelog_testing.history.events import End, Place, Send, Transaction
 
 SCENES: Final[dict[str, Scene]] = {}
 """The scenes of this module, by name."""
@@ -49,9 +49,10 @@ class V1Producer:
     def __init__(self, stage: Stage, name: str) -> None:
         self._stage = stage
         self._name = name
-        self._tries = 0
         self._writes = 0
         """The number of accepted records, which is the sequence of the next one."""
+        self._send: Send | None = None
+        """The record that was sent and is not accepted yet."""
         self._producer = ProducerIdAndEpoch(-1, -1)
 
     async def init(self, coordinator: BrokerMachine) -> None:
@@ -77,10 +78,12 @@ class V1Producer:
         await self._must(coordinator, request, V1_ADD, code_of)
 
     async def write(self, leader: BrokerMachine, place: Place, transaction: Transaction) -> ErrorCode:
-        """Send one record once; returns the error, REQUEST_TIMED_OUT if no response arrives."""
-        self._tries += 1
-        value = f"{self._name}/{self._tries}".encode()
-        send = self._stage.notes.history.send(self._name, place, value, transaction)
+        """Send one record once; returns the error, REQUEST_TIMED_OUT if no response arrives. After an error, the next
+        call sends the same record again.
+        """
+        value = f"{self._name}/{self._writes}".encode()
+        if self._send is None:
+            self._send = self._stage.notes.history.send(self._name, place, value, transaction)
         batch = one_record(value, self._producer, self._writes, now_ms(), is_transactional=True)
         data = ProduceRequest.TopicProduceData
         partition = data.PartitionProduceData(index=place.index, records=batch)
@@ -95,8 +98,8 @@ class V1Producer:
             return ErrorCode.REQUEST_TIMED_OUT
         told = answer.responses[0].partition_responses[0]
         if not told.error_code:
-            self._writes += 1
-            self._stage.notes.history.acknowledged(send, told.base_offset)
+            self._stage.notes.history.acknowledged(self._send, told.base_offset)
+            self._writes, self._send = self._writes + 1, None
         return ErrorCode.of(told.error_code)
 
     async def end(self, coordinator: BrokerMachine, *, commits: bool) -> ErrorCode:
