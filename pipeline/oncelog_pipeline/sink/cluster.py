@@ -167,7 +167,7 @@ class KafkaCluster(Lifecycle):
         self._task_timeout_ms = task_timeout_ms
         self._patience_seconds = patience_seconds
         self._admin = Admin(bootstrap_servers, **self._settings)
-        self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
+        self._states = StateTopic(self._admin, state_topic)
         self._may_list = True
         self._may_ask_durations = True
         self._may_keep = True
