@@ -51,8 +51,8 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
     target = await cluster.target(topic) if topic is not None and has_rows else None
     earlier = None if target is None else await _same_write(cluster, batch, told, target)
     if earlier is None:
-        await exactly_once.commit(cluster, batch, told, target)
-        await _forget(cluster, batch)
+        if await exactly_once.commit(cluster, batch, told, target, removes_state=True):
+            await _forget(cluster, batch)  # an earlier call has decided
         return
     again = Batch(earlier, batch.run, batch.number)
     lost = (await exactly_once.take_over(cluster, again)).lost
@@ -60,7 +60,6 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
     await exactly_once.commit(cluster, again, repairs, target)
     await _forget(cluster, again)
     await exactly_once.abort(cluster, batch, [each for each in told if each.partition not in lost])
-    await _forget(cluster, batch)
     logger.warning(
         "%s: repeats the write %s, whose driver died: its rows are written once; partitions written now: %s",
         batch,

@@ -119,6 +119,69 @@ async def test_a_write_leaves_no_state(writes: Writes) -> None:
     writes.check_over()
 
 
+async def test_the_tasks_of_a_write_leave_the_state_topic_alone(writes: Writes) -> None:
+    """The name of the write is new, so no task needs to take it over from an earlier run."""
+    writes.cluster.own = None  # type: ignore[assignment,method-assign]
+    await writes.begin()
+    assert not writes.cluster.states
+
+
+async def test_an_attempt_that_begins_after_its_write_has_ended_writes_nothing(writes: Writes) -> None:
+    """No driver would end the transaction of this attempt."""
+    write = await writes.begin()
+    await write.commit()
+    with pytest.raises(TakenOver, match="the write has ended"):
+        await write.tasks(ROWS)
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+async def test_an_attempt_that_begins_after_the_decision_writes_nothing(writes: Writes) -> None:
+    write = await writes.begin()
+    await write.commit_and_die(1)
+    late = Write(writes.cluster, 1)
+    await late.tasks(ROWS)
+    assert [message.written for message in late.messages] == [None] * len(ROWS)
+
+
+async def test_an_aborted_write_that_was_not_decided_leaves_nothing(writes: Writes) -> None:
+    """The transaction of an attempt that has sent no message is aborted, too."""
+    write = await writes.begin()
+    write.messages.pop()
+    await write.abort()
+    assert writes.seen == []
+    writes.check_over()
+
+
+async def test_a_commit_that_an_abort_has_overtaken_decides_nothing(writes: Writes) -> None:
+    """The process that commits was thought dead, and resumes while it is the owner."""
+    write = await writes.begin()
+    read_state, reads = writes.cluster.read_state, 0
+
+    async def abort_before_the_decision(query: Query) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # the owner reads the state again
+            writes.cluster.read_state = read_state  # type: ignore[method-assign]
+            await write.abort()
+        return await read_state(query)
+
+    writes.cluster.read_state = abort_before_the_decision  # type: ignore[method-assign]
+    with pytest.raises(TakenOver):
+        await write.commit()
+    assert writes.seen == []
+    writes.check_over()
+
+
+async def test_aborting_a_write_that_has_ended_changes_nothing(writes: Writes) -> None:
+    """Spark aborts a write whose commit worker died after its last step."""
+    write = await writes.begin()
+    await write.commit()
+    await write.abort()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
 @pytest.mark.parametrize("ends", [0, 1, 3])
 async def test_a_write_whose_driver_died_is_retried(writes: Writes, ends: int) -> None:
     await (await writes.begin()).commit_and_die(ends)
@@ -175,14 +238,14 @@ async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
 async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
     """The rows appear only once, written by the successful write."""
     first, second = await writes.begin(), await writes.begin()
-    forget = writes.cluster.remove_state
+    ongoing = writes.cluster.ongoing
 
-    async def second_is_quicker(query: Query, seen: Any) -> bool:
-        writes.cluster.remove_state = forget  # type: ignore[method-assign]
+    async def second_is_quicker(query: Query) -> list[str]:
+        writes.cluster.ongoing = ongoing  # type: ignore[method-assign]
         await second.commit()
-        return await forget(query, seen)
+        return await ongoing(query)
 
-    writes.cluster.remove_state = second_is_quicker  # type: ignore[method-assign]
+    writes.cluster.ongoing = second_is_quicker  # type: ignore[method-assign]
     with pytest.raises(TakenOver, match="has taken this one over"):
         await first.commit()
     await first.abort()
