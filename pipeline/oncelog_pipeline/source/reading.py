@@ -65,7 +65,7 @@ async def read_range(
                 consumer.seek(partition, min(earliest, wanted.end))
                 position = min(earliest, wanted.end)
                 continue
-            parts = [part for batch in batches if (part := batch.cut(wanted.start, wanted.end)) is not None]
+            parts = [part for batch in batches if (part := _cut(batch, wanted)) is not None]
             if parts:
                 yield parts
             now_at = await consumer.position(partition)
@@ -79,3 +79,10 @@ async def read_range(
                 )
     finally:
         await consumer.close()
+
+
+def _cut(batch: UndecodedBatch, wanted: OffsetRange) -> UndecodedBatch | None:
+    """Cut a batch to the range; None if no offset is left. Most batches lie in the range, and are not changed."""
+    if wanted.start <= batch.start and batch.end <= wanted.end:
+        return batch
+    return batch.cut(wanted.start, wanted.end)
