@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.crossed_parameters import Halves
 from tests.support.examples import SOAK_EXAMPLES
+from tests.support.long_tests import in_pieces, is_long
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
 from tests.support.zookeeper.fixtures import SERVERS
 
@@ -26,6 +28,8 @@ settings.register_profile("ci", settings.get_profile("any"), derandomize=True)
 # Other examples in every run, and more of them; a failure prints how to repeat it.
 settings.register_profile("soak", settings.get_profile("any"), derandomize=False, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
+
+halves = Halves()
 
 
 class OtherLoop:
@@ -47,9 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests whose fixture starts a ZooKeeper: `make check` skips them."""
+    """Mark tests whose fixture starts a ZooKeeper: `make check` skips them. Leave half of the combinations of crossed
+    parameters to a soak.
+    """
     if SERVERS.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("zookeeper")
+    halves.mark(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,9 +72,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All the time some workers are to have tests that wait, in tests/cluster and tests/integration, and others tests
-    that compute. Each worker gets a piece of the list, so the files of each directory are spread evenly over it."""
+    that compute. Each worker gets a piece of the list, so the files of each directory are spread evenly over it. Each
+    piece begins with long tests, so that none of them starts last, when the other workers have nothing left to do.
+    """
     files: dict[str, dict[Path, int]] = defaultdict(dict)
     for item in items:
         of_directory = files[item.path.relative_to(HERE).parts[0]]
@@ -77,6 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         before = accumulate(of_directory.values(), initial=0)
         places |= {path: n / sum(of_directory.values()) for path, n in zip(of_directory, before, strict=False)}
     items.sort(key=lambda item: places[item.path])
+    timeout = float(config.getini("timeout"))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = in_pieces(items, [item for item in items if is_long(item, timeout)], workers)
 
 
 @pytest.hookimpl(wrapper=True)

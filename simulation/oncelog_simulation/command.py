@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -76,7 +77,13 @@ def run_seeds(seeds: str, seconds: float | None, plans: str, twice: bool, out: P
     total = Totals()
     for seed in _seeds(int(first), int(last) if last else None, seconds):
         plan = DRAWN[plans](seed)
-        outcome = run(plan, WholeCluster())
+        try:
+            outcome = run(plan, WholeCluster())
+        except Exception:
+            click.echo(f"seed {seed}: the simulation itself failed\n{traceback.format_exc()}")
+            total.seeds += 1
+            total.failed.append(seed)
+            continue
         total.add(outcome)
         if twice and run(plan, WholeCluster()).digest != outcome.digest:
             total.failed.append(seed)

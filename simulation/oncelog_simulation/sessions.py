@@ -45,27 +45,36 @@ is blocked.
 """
 
 
-class _ClientEnd:
+class ClientEnd:
     """The client's end of a connection, which receives a server's packets."""
 
     def __init__(self, session: EnsembleSession, host: SimulatedHost) -> None:
-        self._session = session
+        self._session: EnsembleSession | None = session
+        self._loop = session.loop
+        self.process = session.process
         self.host = host
         self.pipe: Pipe
         """The pipe to the server."""
         self.is_gone = False
 
     def arrived(self, packet: Any) -> None:
-        if not self.is_gone:
-            self._session.loop.post(self._session.process, self._session.received, self, packet)
+        if not self.is_gone and self._session is not None:
+            self._loop.post(self.process, self._session.received, self, packet)
 
     def send(self, packet: Any) -> None:
-        if not self.is_gone and self._session.process.is_alive:
+        if not self.is_gone and self.process.is_alive:
             self.pipe.send(packet)
 
     def drop(self) -> None:
         self.is_gone = True
         self.pipe.drop()
+
+    def release(self) -> None:
+        """Release the session of a process that is dead. The server keeps a reference to this end until it ends the
+        session.
+        """
+        assert not self.process.is_alive
+        self._session = None
 
 
 class EnsembleSession:
@@ -89,7 +98,7 @@ class EnsembleSession:
         self._clock = clock
         self._key = key
         self._random: Random = process.random
-        self._end: _ClientEnd | None = None
+        self._end: ClientEnd | None = None
         self._asked_at = 0.0
         self._is_connected = False
         self._is_over = False
@@ -116,7 +125,7 @@ class EnsembleSession:
             self._random.shuffle(self._next)
         server = ensemble.servers[self._next.pop()]
         self.trouble = f"{server.host.name}: no answer"
-        end = self._end = _ClientEnd(self, self._host)
+        end = self._end = ClientEnd(self, self._host)
         connection = Connection(ensemble, server)
         there = ensemble.fabric.link(self._host.name, server.host.name)
         back = ensemble.fabric.link(server.host.name, self._host.name)
@@ -127,7 +136,7 @@ class EnsembleSession:
         seconds = max(self._timeout / (2 * len(ensemble.servers)), 0.2)
         self.loop.call_later(seconds, self._give_up, end)
 
-    def _give_up(self, end: _ClientEnd) -> None:
+    def _give_up(self, end: ClientEnd) -> None:
         if end is self._end and not self._is_connected:
             self._lost()
 
@@ -147,7 +156,7 @@ class EnsembleSession:
 
     # --- methods that the servers call
 
-    def received(self, end: _ClientEnd, packet: Any) -> None:
+    def received(self, end: ClientEnd, packet: Any) -> None:
         """Handle a packet from a server; runs in the client's process."""
         if end is not self._end or self._is_over:
             return
@@ -186,7 +195,7 @@ class EnsembleSession:
         else:
             waiting.set_result(answer.result)
 
-    def _ping(self, end: _ClientEnd) -> None:
+    def _ping(self, end: ClientEnd) -> None:
         """Send a ping, as the thread of a real client does: a paused process sends no pings, but a process with a busy
         event loop does.
         """

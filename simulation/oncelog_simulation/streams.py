@@ -412,8 +412,9 @@ class StreamTransport(asyncio.Transport):
         self._unread.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._protocol is not None:
-            self._protocol.connection_lost(error)
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
 
     def break_off(self, error: OSError) -> None:
         """Break the stream at this end, whose process is notified. The other end is not notified."""
@@ -446,6 +447,13 @@ class StreamTransport(asyncio.Transport):
         if not self._is_end_sent:
             self._is_end_sent = True
             self.pipe.send(Sign.RESET if with_reset else Sign.END)
+
+    def release(self) -> None:
+        """Release the protocol of a process that is dead. The other end keeps a reference to this end for as long as it
+        has not learned of the death.
+        """
+        assert not self.process.is_alive
+        self._protocol = None
 
     def vanish(self) -> None:
         """Drop the bytes that are not sent yet: the host has lost its power."""

@@ -181,23 +181,6 @@ def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mor
     assert controller_of(mortal_brokers, first) == second
 
 
-def test_a_controller_that_was_stopped_finds_another_one_and_changes_nothing(mortal_brokers: BrokerCluster) -> None:
-    first = controller_of(mortal_brokers, 1)
-    others = [broker for broker in mortal_brokers.brokers if broker != first]
-    assert create(mortal_brokers, first, by_hand("t", [others[0], first], [first, others[0]])) == 0
-    with mortal_brokers.paused(first):
-        eventually(lambda: controller_of(mortal_brokers, others[0]) in others, "another broker is controller")
-        eventually(lambda: leaders(mortal_brokers, others[0], "t")[1] == (others[0], 1), "its partition has moved")
-        second = controller_of(mortal_brokers, others[0])
-        assert create(mortal_brokers, second, by_hand("u", [second])) == 0
-        before = leaders(mortal_brokers, second, "t")
-    eventually(lambda: controller_of(mortal_brokers, first) == second, "the first one has heard of the second")
-    eventually(lambda: leaders(mortal_brokers, first, "t") == before, "and shows what the second has decided")
-    assert create(mortal_brokers, first, by_hand("v", [first])) == ErrorCode.NONE, "the second one did it"
-    assert leaders(mortal_brokers, second, "v") == {0: (first, 0)}
-    assert leaders(mortal_brokers, second, "t") == before
-
-
 def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tmp_path: Path) -> None:
     """A transactional client waits at the first broker of a cluster until all three brokers are running."""
     three = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}

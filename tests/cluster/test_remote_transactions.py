@@ -160,42 +160,6 @@ def test_e3_a_marker_between_verification_and_append_is_respected(
 
 
 @BOTH
-def test_e7_markers_reach_the_successor_of_a_dead_leader(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
-    stage = Stage(three_brokers, topic, is_v2)
-    txn, victim = stage.txn, stage.leaders[stage.elsewhere]
-    producer = txn.take_over()
-    txn.write(topic, *range(PARTITIONS))
-    three_brokers.kill(victim)
-    assert txn.end() == 0
-    assert txn.end(asking=producer) == ErrorCode.CONCURRENT_TRANSACTIONS, "it is not complete without that leader"
-    three_brokers.restart(victim)
-    stage.end_until_done(asking=producer)
-    stage.until_stable()
-    assert stage.contents() == [["data", "commit"]] * PARTITIONS
-
-
-@BOTH
-def test_e20_a_decision_survives_the_death_of_its_coordinator(
-    three_brokers: BrokerCluster, topic: str, is_v2: bool
-) -> None:
-    """The restarted coordinator finds the decision in its log, and sends the missing markers."""
-    stage = Stage(three_brokers, topic, is_v2)
-    txn, away = stage.txn, stage.leaders[stage.elsewhere]
-    producer = txn.take_over()
-    txn.write(topic, *range(PARTITIONS))
-    with three_brokers.paused(away):
-        assert txn.end() == 0
-        three_brokers.kill(1)
-        three_brokers.restart(1)
-        txn.reconnect()
-        eventually(lambda: txn.end(asking=producer) == ErrorCode.CONCURRENT_TRANSACTIONS, "transactions are loaded")
-    stage.end_until_done(asking=producer)
-    stage.until_stable()
-    assert [each[-1] for each in stage.contents()] == ["commit"] * PARTITIONS
-    assert [each.count("data") for each in stage.contents()] == [1] * PARTITIONS
-
-
-@BOTH
 def test_a_topic_that_is_deleted_delays_nothing(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
     stage = Stage(three_brokers, topic, is_v2)
     gone = f"{topic}-gone"

@@ -180,6 +180,7 @@ def replicated(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory) 
     cluster.check_logs()
 
 
+@pytest.mark.soak
 def test_replicas_are_the_same_to_the_byte(replicated: BrokerCluster) -> None:
     make_topic(replicated, "plain")
     writer = Writer(replicated, "plain").start()
@@ -207,6 +208,7 @@ def test_leaders_are_killed_while_records_are_acknowledged(replicated: BrokerClu
     check(replicated, writer)
 
 
+@pytest.mark.soak
 def test_a_follower_that_stands_still_leaves_the_isr_and_joins_it_again(replicated: BrokerCluster) -> None:
     make_topic(replicated, "paused")
     writer = Writer(replicated, "paused").start()
@@ -258,6 +260,7 @@ def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
         consumer.close()
 
 
+@pytest.mark.soak
 def test_a_follower_that_comes_to_lead_knows_of_each_transaction(replicated: BrokerCluster) -> None:
     """The new leader knows which transactions were committed, which were aborted, and which transaction is open and
     blocks readers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from final_state import settle_and_check
 from raw_transactions import RawTransactions, committed_offset
 from recording_clients import PRODUCERS
@@ -12,6 +13,7 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 
+@pytest.mark.soak
 def test_c5_coordinator_state_survives_the_death_of_all_coordinators(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:

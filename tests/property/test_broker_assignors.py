@@ -42,7 +42,7 @@ def size(target: Target) -> int:
 
 
 @given(spec=specs(), name=st.sampled_from(sorted(ASSIGNORS)))
-@examples(300)
+@examples(100, of=300)
 def test_each_partition_that_somebody_reads_has_one_reader(spec: GroupSpec, name: str) -> None:
     targets = assign(name, spec)
     assert targets.keys() == {member.member_id for member in spec.members}
@@ -57,14 +57,14 @@ def test_each_partition_that_somebody_reads_has_one_reader(spec: GroupSpec, name
 
 
 @given(spec=specs(is_homogeneous=True))
-@examples(300)
+@examples(100, of=300)
 def test_uniform_assignments_are_balanced(spec: GroupSpec) -> None:
     sizes = [size(target) for target in assign("uniform", spec).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(spec=specs(), name=st.sampled_from(sorted(ASSIGNORS)))
-@examples(300)
+@examples(100, of=300)
 def test_partitions_do_not_move_without_a_change(spec: GroupSpec, name: str) -> None:
     targets = assign(name, spec)
     again = spec._replace(members=[member._replace(target=targets[member.member_id]) for member in spec.members])
@@ -72,7 +72,7 @@ def test_partitions_do_not_move_without_a_change(spec: GroupSpec, name: str) -> 
 
 
 @given(spec=specs(is_homogeneous=True), leaver=st.integers(0, 5))
-@examples(200)
+@examples(80, of=200)
 def test_uniform_moves_no_partition_of_remaining_members(spec: GroupSpec, leaver: int) -> None:
     targets = assign("uniform", spec)
     left = [

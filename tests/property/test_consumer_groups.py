@@ -263,5 +263,5 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert owned == sorted(partitions)
 
 
-ConsumerGroups.TestCase.settings = settings(examples(100, of=200), stateful_step_count=40)
+ConsumerGroups.TestCase.settings = settings(examples(60, of=200), stateful_step_count=40)
 TestConsumerGroups = ConsumerGroups.TestCase

@@ -384,4 +384,4 @@ async def _expire(session: TreeSession) -> None:
 
 
 TestController = ControllerMachine.TestCase
-TestController.settings = settings(examples(200), stateful_step_count=30, deadline=None)
+TestController.settings = settings(examples(80, of=200), stateful_step_count=30, deadline=None)

@@ -260,7 +260,7 @@ duplicate.
 
 @example(GAP_BEFORE_A_COPY)
 @example(PIECES_OF_A_COPY)
-@examples(200, of=400)
+@examples(100, of=400)
 @given(st.lists(STEP, min_size=20, max_size=80))
 def test_s8_s22_s27_each_record_is_written_once_whatever_the_wire_does(steps):
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:

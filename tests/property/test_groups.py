@@ -277,5 +277,5 @@ class Groups(RuleBasedStateMachine):
             assert loaded.state_since_ms == group.state_since_ms
 
 
-Groups.TestCase.settings = settings(examples(100, of=200), stateful_step_count=40)
+Groups.TestCase.settings = settings(examples(60, of=200), stateful_step_count=40)
 TestGroups = Groups.TestCase

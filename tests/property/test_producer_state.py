@@ -148,7 +148,7 @@ class Run:
             self.next[pid] = 0
 
 
-@examples(150, of=300)
+@examples(80, of=300)
 @given(
     is_strict=st.booleans(),
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),

@@ -134,7 +134,7 @@ def gathered(parts: Sequence[UndecodedBatch]) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-@examples(150)
+@examples(60, of=150)
 @given(st.lists(BATCH, min_size=1, max_size=5), st.data())
 def test_the_rows_are_those_of_each_batch(described: list[dict[str, Any]], data: st.DataObject) -> None:
     repeats = data.draw(st.integers(1, 3), "repeats")  # consecutive batches with the same lengths
@@ -153,7 +153,7 @@ def test_the_rows_are_those_of_each_batch(described: list[dict[str, Any]], data:
         assert len(arrays.offsets) == len(expected)
 
 
-@settings(examples(400), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(150, of=400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SMALL_BATCH, min_size=1, max_size=2), st.data())
 def test_damaged_records_are_no_rows(described: list[dict[str, Any]], data: st.DataObject) -> None:
     """Whatever bytes a batch has, rows and errors equal those of the decoder of single batches."""

@@ -33,7 +33,7 @@ from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import Partition
 
 TestReplication = ReplicationMachine.TestCase
-TestReplication.settings = settings(examples(200), stateful_step_count=40, deadline=None)
+TestReplication.settings = settings(examples(80, of=200), stateful_step_count=40, deadline=None)
 TestWithMinInsync = MachineWithMinInsync.TestCase
 TestWithMinInsync.settings = settings(examples(30, of=60), stateful_step_count=40, deadline=None)
 

@@ -41,7 +41,7 @@ def with_targets(group: TaskGroup, targets: dict[str, TaskSet]) -> TaskGroup:
 
 
 @given(group=groups())
-@examples(400)
+@examples(100, of=400)
 def test_each_task_is_active_once_and_never_twice_in_a_process(group: TaskGroup) -> None:
     targets = assign(group)
     assert targets.keys() == {member.member_id for member in group.members}
@@ -62,14 +62,14 @@ def test_each_task_is_active_once_and_never_twice_in_a_process(group: TaskGroup)
 
 
 @given(group=groups())
-@examples(400)
+@examples(100, of=400)
 def test_active_tasks_are_balanced(group: TaskGroup) -> None:
     sizes = [len(each(target.active)) for target in assign(group).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(group=groups())
-@examples(400)
+@examples(100, of=400)
 def test_nothing_moves_without_a_change(group: TaskGroup) -> None:
     """A second assignment may still move standby tasks once, because their first places may not have been balanced."""
     targets = assign(group)
@@ -80,7 +80,7 @@ def test_nothing_moves_without_a_change(group: TaskGroup) -> None:
 
 
 @given(group=groups(standbys=0), leaver=st.integers(0, 6))
-@examples(300)
+@examples(100, of=300)
 def test_no_task_of_those_who_stay_moves_when_a_member_leaves(group: TaskGroup, leaver: int) -> None:
     targets = assign(group)
     members = with_targets(group, targets).members
@@ -92,7 +92,7 @@ def test_no_task_of_those_who_stay_moves_when_a_member_leaves(group: TaskGroup, 
 
 
 @given(group=groups(standbys=0))
-@examples(300)
+@examples(100, of=300)
 def test_a_new_member_takes_only_its_share(group: TaskGroup) -> None:
     targets = assign(group)
     grown = with_targets(group, targets)

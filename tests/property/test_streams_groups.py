@@ -284,5 +284,5 @@ def _all(member: Any) -> tuple[Any, Any]:
     return member.assigned, member.pending_revocation
 
 
-StreamsGroups.TestCase.settings = settings(examples(100, of=200), stateful_step_count=40)
+StreamsGroups.TestCase.settings = settings(examples(60, of=200), stateful_step_count=40)
 TestStreamsGroups = StreamsGroups.TestCase

@@ -181,4 +181,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(examples(75, of=150), stateful_step_count=40)
+TestTransactions.settings = settings(examples(50, of=150), stateful_step_count=40)

@@ -118,4 +118,4 @@ class Prepared(RuleBasedStateMachine):
 
 
 TestPrepared = Prepared.TestCase
-TestPrepared.settings = settings(examples(75, of=150), stateful_step_count=40)
+TestPrepared.settings = settings(examples(50, of=150), stateful_step_count=40)

@@ -301,7 +301,13 @@ class CrashingDisk:
             self._rename({path: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove the directory and its content durably, so that no power cut restores them."""
+        """Remove the directory's files, one after another, and then the directory. A kill may leave some of the files;
+        no power cut restores the others.
+        """
+        for file in sorted(name for name in self._names if name.startswith(path + "/")):
+            self.change()
+            del self._names[file]
+            self._durable_names.pop(file, None)
         self.change()
         self._forget_directory(path)
         self._unsynced_moves = [move for move in self._unsynced_moves if path not in move]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_simulation.scale.command import load
+from oncelog_simulation.scale.figures_file import load
 from oncelog_simulation.scale.report import BEGIN, END, tables
 from oncelog_simulation.scale.size import TARGET
 

@@ -100,7 +100,7 @@ class Replication:
             membership.log_end_calls.begin(peers, replicas)
             await replicas.until_opened()
             await storage.forget_lost_directories(metadata.image)
-            back = WayBack(settings.node_id, storage.store, metadata, replicas)
+            back = WayBack(settings.node_id, storage.store, metadata, replicas, producer_ids)
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
@@ -132,11 +132,19 @@ class WayBack:
     again. Implements the protocol `metadata.membership.membership.Return`.
     """
 
-    def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        producer_ids: ProducerIdManager,
+    ) -> None:
         self._node_id = node_id
         self._store = store
         self._metadata = metadata
         self._replicas = replicas
+        self._producer_ids = producer_ids
 
     async def until_current(self) -> None:
         """Wait until the replicas have applied the present contents of the metadata store. Raises StoreUnavailable."""
@@ -148,6 +156,7 @@ class WayBack:
         await self.until_current()
 
     async def on_rejoined(self, membership: Membership) -> None:
+        await self._producer_ids.raise_block()
         await self._replicas.on_registered(membership.broker_epoch)
         await self._metadata.wait_for(lambda image: _epoch_of(image, self._node_id) == membership.broker_epoch)
         await self.until_current()
@@ -161,16 +170,24 @@ def _epoch_of(image: ClusterImage, broker_id: int) -> int:
 async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
-    """Raise the next producer id above all producer ids in the logs, before any request is served. Call this method
+    """Raise the next producer id above all producer ids in the logs, before any request is served, and then follow the
+    blocks in the store. Call this method
     before stray logs are renamed (S75): it also reads the producer ids in stray logs, because a stray log may be used
     again.
     """
-    producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
+    member = membership.member
+    producer_ids = ProducerIdManager(
+        storage.store,
+        settings.node_id,
+        is_alone=not membership.is_clustered,
+        is_registered=lambda: member.is_registered,
+    )
     pauses = host.slices.pauses()
     for log in storage.logs.logs():
         producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
         await pauses.here()
-    await membership.member.patiently(producer_ids.raise_block)
+    await member.patiently(producer_ids.raise_block)
+    host.tasks.supervise("producer id blocks", producer_ids.follow)
     return producer_ids
 
 

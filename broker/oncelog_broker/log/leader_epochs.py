@@ -6,6 +6,9 @@ the records, before the recovery point moves. If a power cut removes entries, re
 above the recovery point, or from all batches if the file is damaged. Kafka's counterpart is LeaderEpochFileCache. Kafka
 syncs the file at each change; this broker does not, because the sync would block the event loop twice for each
 partition that gets a leader.
+
+When the log start rises, the epochs below it leave the file before the new log start is checkpointed. If a crash makes
+those records readable again, recovery adds their epochs from the batches before the first known epoch.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.producers import LogProducers
 from oncelog_broker.log.segments.local_log import LocalLog
-from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, load_epochs, rebuild_epochs
+from oncelog_broker.log.segments.recovery import LastKnown, SegmentLoader, add_missing_epochs, load_epochs
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -76,8 +76,8 @@ class LogContent:
         before = epochs.entries
         segments = loader.load(known, epochs)
         try:
-            if epochs_lost:
-                rebuild_epochs(segments, epochs)
+            if epochs_lost or not known.clean_shutdown:
+                add_missing_epochs(segments, epochs, known.log_start_offset)
             local = LocalLog(loader, segments, name=name, config=config, clock=clock)
             content = cls(local, epochs, LogProducers(disk, directory, config))
             content.was_cut = bool(loader.cut)

@@ -2,6 +2,7 @@
 
 - `running` gives the judges access to the internal state of the running brokers.
 - `last_look` tells a judge which partitions have changed since it last looked.
+- `damage` tells the judges whether a damaged log is the only in-sync replica of a partition.
 - `truth` reads in-sync replicas and registered brokers from the metadata store.
 - `leaders`: each leader epoch of a partition has only one leader, and the high watermark of this leader never goes
 back.

@@ -15,7 +15,8 @@ moved or whose log was truncated, so it notices even an error that lasts only a 
   has records, but no marker, below the high watermark (`undecided`).
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
-in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
+in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged. If the
+struck replica is not in sync, this is so only if all in-sync replicas have lost their power before.
 Partitions with group commit (`flush.messages=1` on all brokers, at all times since the start) are never excused,
 because their replicas report and acknowledge only records that are on their disks.
 """
@@ -131,6 +132,8 @@ class Committed:
         self._power_cuts: dict[int, int] = {}
         """The number of handled power cuts, by broker id."""
         self._power_cuts_seen = 0
+        self._bereft: set[tuple[int, Key]] = set()
+        """Replicas (broker id, partition) whose machine has lost its power since the replica last had all records."""
         self._always_synced = True
         """Whether all brokers have had group commit as the default of all topics since the start."""
         self._overridden: set[str] = set()
@@ -296,7 +299,9 @@ class Committed:
             place = Place(partition.topic, partition.index)
             # followers count, too, because a leader may resign in the turn in which it acknowledges a record
             self._shown[place] = max(self._shown.get(place, 0), partition.high_watermark)
-            if partition.leads:
+            if (broker.number, _key(partition)) in self._bereft and self._has_all(partition):
+                self._bereft.discard((broker.number, _key(partition)))
+            if partition.leads or self._may_have_led(broker, partition):
                 self._learn(broker, partition, is_readable=not _is_damaged(world, broker, partition))
         for broker, partition in hosted:
             if partition.leads:
@@ -304,6 +309,13 @@ class Committed:
             yield from self._check_shown(broker, partition)
             if not _is_damaged(world, broker, partition):
                 yield from self._compare(broker, partition)
+
+    def _may_have_led(self, broker: Running, partition: Partition) -> bool:
+        """Return whether the broker is the leader in the metadata store: it may have raised its high watermark and then
+        resigned in one turn, as at a controlled shutdown.
+        """
+        state = self._truth.states.get(_key(partition))
+        return state is not None and (state.leader, state.leader_epoch) == (broker.number, partition.leader_epoch)
 
     def _check_counted(self, broker: Running, partition: Partition) -> Iterator[str]:
         """Yield a violation if the leader does not count a replica that is in sync according to the metadata store."""
@@ -351,7 +363,9 @@ class Committed:
             place = Place(state.topic, key[1])
             if self.is_synced(state.topic) or state.topic in self._notes.careless:
                 continue
-            if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
+            self._bereft.add((number, key))
+            is_last = number in state.isr or all((member, key) in self._bereft for member in state.isr)
+            if is_last and place not in self.excused and not self._has_other(brokers, key, number):
                 world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))
                 self.excused.add(place)
                 self._notes.may_hang = True
@@ -359,14 +373,19 @@ class Committed:
 
     def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:
         """Return whether another in-sync replica is running and has all committed records."""
-        state, prefix = self._truth.states[key], self._prefixes.get(key)
+        state = self._truth.states[key]
         for broker in brokers:
             partition = broker.parts.replication.replicas.hosted(state.topic, key[1])
             if broker.number == number or broker.number not in state.isr or partition is None:
                 continue
-            if not partition.log.is_offline and (prefix is None or partition.log.log_end_offset >= prefix.end):
+            if self._has_all(partition):
                 return True
         return False
+
+    def _has_all(self, partition: Partition) -> bool:
+        """Return whether the replica's log can be used, and reaches the end of the exposed records."""
+        prefix = self._prefixes.get(_key(partition))
+        return not partition.log.is_offline and (prefix is None or partition.log.log_end_offset >= prefix.end)
 
     def _learn(self, broker: Running, partition: Partition, *, is_readable: bool) -> None:
         """Add what a leader has exposed since the last look. If its log is damaged or offline, its records are unknown,

@@ -6,7 +6,8 @@ When all workloads have ended, a last group member accepts the remaining records
 - At most one member got a confirmation that it has accepted a record, because no member gets the record after the
   confirmation.
 
-A power cut of all in-sync replicas may destroy records or the state of the group; this judge then checks nothing.
+A power cut of all in-sync replicas may destroy records or the state of the group; this judge then checks nothing. If
+the only in-sync replica of a partition is damaged, the group need not accept all records.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from oncelog import KafkaError
 from oncelog.errors import ConnectionFailed, CorruptRecords
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.content import Content, content
+from oncelog_simulation.judges.damage import has_only_damaged
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.sharers import accept_some, lag, sharer
 from oncelog_simulation.workloads.writers import LINES, PARTITIONS
@@ -67,7 +69,7 @@ class Shared:
             async with asyncio.timeout(limit):
                 await world.client("last-sharer").run(read)
         except (TimeoutError, KafkaError) as error:
-            if self._committed.excused:
+            if self._committed.excused or has_only_damaged(world):
                 return ()
             return [f"{limit:g} s after the calm the share group has not accepted all records: {error!r}"]
         # A member rejects records of a damaged batch, so the group passes over them, as in Kafka (KIP-932).

@@ -4,14 +4,14 @@ sizing guide.
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import click
 
 from oncelog_simulation.defects.report import put_between
-from oncelog_simulation.scale.measuring import Measured, measure
+from oncelog_simulation.scale.figures_file import FiguresFile
+from oncelog_simulation.scale.measuring import measure
 from oncelog_simulation.scale.report import BEGIN, END, tables
 from oncelog_simulation.scale.size import TARGET, Size
 
@@ -44,25 +44,14 @@ def scale(
     out: Path | None,
 ) -> None:
     """Measure a cluster of some size: its start, a killed controller, a lost rack, a rolling restart."""
-    known = load(keep)
+    figures = FiguresFile(keep)
     if not table:
         size = Size(brokers, partitions, groups, producers, topic_partitions)
         began = time.process_time()
-        measured = measure(size, click.echo)
+        measure(size, click.echo, figures.put)
         click.echo(f"{size}: measured in {time.process_time() - began:.0f} s of processor time")
-        known = [*(each for each in known if each.size != size), measured]
-        known.sort(key=lambda each: (each.size.brokers, each.size.partitions))
-        if keep is not None:
-            keep.write_text(json.dumps([each.as_json() for each in known], indent=1) + "\n")
-    found = tables(known, TARGET)
+    found = tables(figures.all, TARGET)
     if table or out is None:
         click.echo(found)
     if out is not None:
         put_between(out, BEGIN, END, found)
-
-
-def load(path: Path | None) -> list[Measured]:
-    """Return the figures in a file; none if there is no file."""
-    if path is None or not path.exists():
-        return []
-    return [Measured.of_json(stored) for stored in json.loads(path.read_text())]

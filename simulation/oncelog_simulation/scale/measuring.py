@@ -17,6 +17,7 @@ from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored
 from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.scale.filling import Filling
+from oncelog_simulation.scale.metadata_copies import copies_shared
 from oncelog_simulation.scale.size import Size
 from oncelog_simulation.scale.traffic import requests_counted
 from oncelog_simulation.scale.world import ScaleWorld, rack_of
@@ -56,8 +57,12 @@ class Measured:
         return cls(Size(**stored["size"]), stored["episodes"], stored["requests"], stored["largest_node"])
 
 
-def measure(size: Size, say: Callable[[str], None] = lambda _: None) -> Measured:
-    """Build a cluster of this size, and measure all episodes. `say` gets the progress. Raises Stuck, Unexpected."""
+def measure(
+    size: Size, say: Callable[[str], None] = lambda _: None, keep: Callable[[Measured], None] = lambda _: None
+) -> Measured:
+    """Build a cluster of this size, and measure all episodes. `say` gets the progress, and `keep` the figures of all
+    episodes so far, after each episode. Raises Stuck, Unexpected.
+    """
     world = ScaleWorld(size)
     try:
         with (
@@ -65,8 +70,9 @@ def measure(size: Size, say: Callable[[str], None] = lambda _: None) -> Measured
             guarded(world.loop),
             log_lines_noted(world),
             requests_counted(world.loop, world.traffic),
+            copies_shared(),
         ):
-            return world.loop.run_until_complete(_Measurement(world, say).run())
+            return world.loop.run_until_complete(_Measurement(world, say, keep).run())
     finally:
         with complaints_ignored():
             world.end()
@@ -76,9 +82,10 @@ def measure(size: Size, say: Callable[[str], None] = lambda _: None) -> Measured
 class _Measurement:
     """One measurement, from an empty store on."""
 
-    def __init__(self, world: ScaleWorld, say: Callable[[str], None]) -> None:
+    def __init__(self, world: ScaleWorld, say: Callable[[str], None], keep: Callable[[Measured], None]) -> None:
         self._world = world
         self._say = say
+        self._keep = keep
         self._filling = Filling(world)
         self._measured = Measured(world.size)
         self._resident_mb = world.resident_mb()
@@ -101,8 +108,6 @@ class _Measurement:
         await self._episode("groups after that", lambda: self._timed("seconds", filling.commit_again))
         await self._episode("rack back", lambda: self._bring_back())
         await self._episode("rolling restart", self._restart_some)
-        self._measured.largest_node = world.largest.path
-        self._measured.episodes["store"] = {"largest node, bytes": world.largest.bytes}
         for supervisor in supervisors:
             supervisor.cancel()
         return self._measured
@@ -124,6 +129,9 @@ class _Measurement:
             "turns": world.loop.turns - turns,
         }
         self._measured.requests[name] = dict(world.traffic.between_brokers.most_common())
+        self._measured.largest_node = world.largest.path
+        self._measured.episodes["store"] = {"largest node, bytes": world.largest.bytes}
+        self._keep(self._measured)
         shown = {figure: round(value, 3) for figure, value in self._measured.episodes[name].items()}
         self._say(f"{name}: {shown} {self._measured.requests[name]}")
 
@@ -182,6 +190,7 @@ class _Measurement:
         for machine in lost:
             machine.hold()
             machine.kill()
+        await world.release_dead()
         await world.until(
             "another broker is controller",
             lambda: world.controller is not None and world.controller.number not in gone
@@ -219,6 +228,7 @@ class _Measurement:
             machine.hold()
             await machine.stop()
             stopped = world.now
+            await world.release_dead()
             machine.let_start()
             await world.until("the broker serves", lambda: len(world.running) == world.size.brokers)
             await world.until_in_sync()

@@ -6,23 +6,33 @@ own, as fast as a core of this machine. So a run of this loop is not reproducibl
 
 The loop also measures the processor time of each host: of its event loop, of its jobs in worker threads, and of its
 longest iteration. The simulated disk, network and session are part of these times.
+
+As a run of this loop is not reproducible anyway, it need not keep the objects of dead processes until its end:
+`release_dead` gives their memory back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from heapq import heapify
 from random import Random
 from time import thread_time
 from typing import Any, Final, NamedTuple, TypeVar
 
-from oncelog_simulation.loop import SimulatedLoop
+from oncelog_simulation.loop import SimulatedLoop, complaints_ignored
 from oncelog_simulation.process import Process
 
 T = TypeVar("T")
 
 LEAST_SECONDS: Final = 1e-9
 """Virtual seconds that reading a clock takes at least, so that time always advances."""
+TURNS_OF_TIMERS: Final = 50_000
+"""Iterations between two removals of cancelled timers. Each request has a timer of thirty seconds, which is cancelled
+when the response arrives: with a hundred brokers, half a million of them would be in memory.
+"""
 
 
 class LongestTurn(NamedTuple):
@@ -65,16 +75,22 @@ class MeteredLoop(SimulatedLoop):
         self.times = ProcessorTimes()
         self.is_measured: Callable[[Process], bool] = lambda process: True
         """Whether the iterations of a process count for the longest one. Those of a broker that starts do not."""
-        self._charged = thread_time()
+        self._free_seconds = 0.0
+        """Processor seconds of this thread that are not measured."""
+        self._charged = self._worked()
         """The processor time of this thread up to which virtual time was charged."""
         self._job_seconds = 0.0
         """Seconds that jobs of worker threads have taken in the present iteration."""
 
     # --- time
 
+    def _worked(self) -> float:
+        """Return the measured processor seconds of this thread."""
+        return thread_time() - self._free_seconds
+
     def _charge(self) -> None:
         """Let virtual time advance by the processor time since the last call."""
-        now = thread_time()
+        now = self._worked()
         self._ahead += max(now - self._charged, LEAST_SECONDS)
         self._charged = now
 
@@ -87,19 +103,32 @@ class MeteredLoop(SimulatedLoop):
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
 
+    @contextmanager
+    def free_of_charge(self) -> Iterator[None]:
+        """Neither measure the work of the `with` statement nor let it take virtual time: no broker of a real cluster
+        does this work.
+        """
+        began = thread_time()
+        try:
+            yield
+        finally:
+            self._free_seconds += thread_time() - began
+
     # --- iterations
 
     def _turn(self, process: Process) -> None:
-        self._charged = began = thread_time()
+        self._charged = began = self._worked()
         self._job_seconds = 0.0
         # The last callback of the iteration, so that the next iteration begins when all of this work is done.
         process.ready.append(asyncio.Handle(self._charge, (), self, process.context))
         super()._turn(process)
         times, host = self.times, process.host
-        seconds = thread_time() - began - self._job_seconds
+        seconds = self._worked() - began - self._job_seconds
         times.loop[host] = times.loop.get(host, 0.0) + seconds
         if seconds > times.longest.get(host, 0.0) and self.is_measured(process):
             times.longest[host] = seconds
+        if self.turns % TURNS_OF_TIMERS == 0:
+            self._keep_events(lambda event: not isinstance(event, asyncio.TimerHandle) or not event.cancelled())
 
     def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
         self._charge()
@@ -112,7 +141,52 @@ class MeteredLoop(SimulatedLoop):
                 self._charge()  # the base class delays the job's result by this time
 
         super()._run_job(done, job, args)
-        seconds, host = thread_time() - began, self.current.host
+        seconds, host = self._worked() - began, self.current.host
         self.times.jobs[host] = self.times.jobs.get(host, 0.0) + seconds
         self._job_seconds += seconds
-        self._charged = thread_time()
+        self._charged = self._worked()
+
+    def _keep_events(self, is_kept: Callable[[object], bool]) -> None:
+        """Remove all other events; the rest happens in the same order as before."""
+        self._heap[:] = [entry for entry in self._heap if is_kept(entry[2])]
+        heapify(self._heap)
+
+    # --- the end of processes
+
+    def release_dead(self) -> None:
+        """Release the objects of dead processes. The `finally` blocks of their coroutines run now, as code of the dead
+        process: they change nothing outside it.
+        """
+        dead = [each for each in self._remains if isinstance(each, Process)]
+        if not dead:
+            return
+        with self.free_of_charge(), complaints_ignored():
+            self._keep_events(lambda event: not _is_of_dead(event))
+            self._remains = [each for each in self._remains if not isinstance(each, Process)]
+            self._threads = {pool: ends for pool, ends in self._threads.items() if pool[0].is_alive}
+            before = self.current
+            for process in dead:
+                self.current = process
+                process.context.run(_close_all, process)
+            # Finalizers that the collection runs belong to a dead process, too: the last one.
+            process.context.run(gc.collect)
+            process.remains.clear()
+            self.current = before
+
+
+def _is_of_dead(event: object) -> bool:
+    """Return whether an event of the heap calls a dead process, or an object that belongs to one."""
+    owner = (
+        event if isinstance(event, asyncio.TimerHandle) else getattr(getattr(event, "callback", None), "__self__", None)
+    )
+    process = getattr(owner, "process", None)
+    return isinstance(process, Process) and not process.is_alive
+
+
+def _close_all(process: Process) -> None:
+    """Close the coroutines of a dead process, and drop its objects."""
+    for each in process.remains[:]:
+        if isinstance(each, asyncio.Task):
+            with suppress(BaseException):  # raised by a `finally` block that awaits, or that finds its process dead
+                each.get_coro().close()
+    process.remains.clear()

@@ -12,10 +12,12 @@ from oncelog_broker.metadata.model.payloads import parse_controller
 from oncelog_broker.metadata.stores.tree import Changes
 from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.scale.lasting_storage import LastingStorage
 from oncelog_simulation.scale.metered_loop import MeteredLoop
 from oncelog_simulation.scale.partition_states import PartitionStates
 from oncelog_simulation.scale.size import INTERNAL_PARTITIONS, RACKS, Size
 from oncelog_simulation.scale.traffic import LargestNodes, Traffic
+from oncelog_simulation.sessions import ClientEnd
 from oncelog_simulation.world import World
 
 SETTINGS: Final = {
@@ -48,6 +50,7 @@ class ScaleWorld(World):
         self.size = size
         for machine in self.brokers.values():
             machine.settings["broker.rack"] = rack_of(machine)
+            machine.storage = LastingStorage(self.loop.free_of_charge)
         self.loop.is_measured = lambda process: process.host in self.brokers and self.brokers[process.host].is_serving
         self.states = PartitionStates()
         self.largest = LargestNodes()
@@ -123,6 +126,26 @@ class ScaleWorld(World):
     async def by_client(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine on the host of the clients."""
         return await self.client("clients").run(work)
+
+    async def release_dead(self) -> None:
+        """Release the objects of processes that have just died. Their peers and the store, which learn of the death
+        later, keep only what they know of the connections. A lost rack would otherwise keep its memory.
+        """
+        self._release_ends()
+        await asyncio.sleep(LOOK_SECONDS)  # the supervisors of these brokers learn that they are dead
+        self.loop.release_dead()
+
+    def _release_ends(self) -> None:
+        """Release what the connections of dead processes refer to."""
+        for host in self.network.hosts.values():
+            for stream in host.transports:
+                if not stream.other.process.is_alive:
+                    stream.other.release()
+        for server in self.store.servers:
+            for connection in server.connections:
+                client = connection.pipe.target
+                if isinstance(client, ClientEnd) and not client.process.is_alive:
+                    client.release()
 
     def end(self) -> None:
         super().end()

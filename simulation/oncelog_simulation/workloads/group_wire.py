@@ -4,8 +4,8 @@ transactions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -16,8 +16,10 @@ from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
-from oncelog_simulation.workloads.wire import Wire
+from oncelog_simulation.workloads.wire import Wire, code
 from oncelog_testing.history.events import Place
+
+T = TypeVar("T")
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, TXN_COMMIT = 5, 3, 3, 3, 7, 3
 TXN_COMMIT_V2: Final = 5
@@ -44,6 +46,10 @@ class GroupWire:
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
         self._group = group
+
+    async def decided(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Repeat the request until a coordinator has accepted or refused it (`Wire.until_decided`)."""
+        return await self._wire.until_decided(ask, code)
 
     async def join(
         self, member_id: str, instance: str | None, session_ms: int, rebalance_ms: int

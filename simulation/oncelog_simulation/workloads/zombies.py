@@ -59,6 +59,9 @@ class Zombie(ClientWorkload):
         super().__init__(notes, name)
         self._rounds = 0
         self._values = 0
+        self.left_open: str | None = None
+        """The transactional id whose transaction has no timeout and may be open, because a story did not end; None if
+        there is no such transaction."""
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, HAUNTED, PARTITIONS, SMALL_SEGMENTS)
@@ -80,6 +83,8 @@ class Zombie(ClientWorkload):
                 else:
                     self.notes.step(self.name)
                 await pause(world, rng.expovariate(1))
+            if self.left_open is not None:
+                await wire.until_decided(partial(wire.init, self.left_open, TIMEOUT_MS), code, BUSY)
 
     def next_value(self) -> bytes:
         """Return a value that no other record of this run has."""
@@ -280,7 +285,7 @@ class Story:
 
     async def _kept_open(self) -> None:
         """A successor takes over and keeps the open transaction (KIP-939), which only the successor may end."""
-        self._id = f"{self._id}-two-phase"
+        self._id = self._zombie.left_open = f"{self._id}-two-phase"
         await self._begin(is_two_phase=True)
         await self._write(self._place())
         elder, commits = self._writer, self._rng.random() < 0.5
@@ -293,6 +298,7 @@ class Story:
             added = await self._decided(partial(self._wire.add, self._id, elder, self._place()))
             self._must_be_refused("AddPartitionsToTxn of a producer whose transaction was taken over", added)
         await self._end(commits=commits)
+        self._zombie.left_open = None
 
     async def _in_one_epoch(self) -> None:
         """A producer has several transactions in one epoch, as clients had before transactions V2. A record of each

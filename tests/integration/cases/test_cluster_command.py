@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from tests.support.zookeeper.shared_server import ROOT
+from warm_commands import run_oncelog_text
 
 from oncelog_broker.local_cluster.cluster import LocalCluster, MemberStatus
 from oncelog_broker.local_cluster.ports import is_free, own_ports
@@ -84,6 +85,13 @@ class Cluster:
         finally:
             client.stop()
             client.close()
+
+
+def oncelog(address: str, *arguments: str, stdin: str = "") -> str:
+    """Run a command of the client, and return its output."""
+    done = run_oncelog_text(*arguments, "--bootstrap-server", address, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -169,31 +177,21 @@ def processes_of(directory: Path) -> Iterator[LocalProcess]:
 
 def test_a_broker_of_a_cluster_has_its_records_after_a_kill(cluster: Cluster) -> None:
     address = cluster.up("--brokers", "1", "--port", str(cluster.port))
-
-    def oncelog(*arguments: str, stdin: str = "") -> str:
-        command = [COMMAND, *arguments, "--bootstrap-server", address]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    oncelog("produce", "greetings", stdin="hello\n")
+    oncelog(address, "produce", "greetings", stdin="hello\n")
     cluster.run("kill", "1")
     cluster.run("start", "1")
-    assert oncelog("consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
+    assert oncelog(address, "consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
 
 
 def test_brokers_are_restarted_in_turn_and_serve_what_they_had(cluster: Cluster) -> None:
     address = cluster.up("--brokers", "1", "--port", str(cluster.port))
-
-    def oncelog(*arguments: str, stdin: str = "") -> str:
-        command = [COMMAND, *arguments, "--bootstrap-server", address]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    oncelog("produce", "greetings", stdin="hello\n")
+    oncelog(address, "produce", "greetings", stdin="hello\n")
     before = cluster.status()["broker-1"].pid
     told = cluster.run("restart").stderr
     assert "broker 1: stopped and serving again" in told
     assert "preferred leaders" in told
     assert cluster.status()["broker-1"].pid != before
-    assert oncelog("consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
+    assert oncelog(address, "consume", "greetings", "--from", "earliest", "--count", "1") == "hello\n"
     assert "a ZooKeeper server is restarted by kill and start" in cluster.run("restart", "zookeeper-1", code=1).stderr
 
 

@@ -30,6 +30,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, chroots: Callable[[], 
         yield made
 
 
+@pytest.mark.crossed("library", "strike")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("library", ["aiokafka", "oncelog"])
 @pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: " ".join(map(str, strike)))

@@ -238,6 +238,7 @@ MarkerAppender.append = append_when_allowed
 """
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 def test_e7_e21_ends_are_answered_while_markers_cannot_be_written(
@@ -311,6 +312,7 @@ RealFile.append = append_unless_broken
 """
 
 
+@pytest.mark.crossed("is_v2", "how")
 @BOTH
 @pytest.mark.parametrize("how", ["refused", "torn"])
 def test_e26_a_disk_failure_aborts_the_transaction(

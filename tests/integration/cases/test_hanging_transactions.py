@@ -20,7 +20,6 @@ from raw_client import PRODUCE_VERSION, RawClient, produce_request
 from raw_transactions import (
     BOTH,
     RawTransactions,
-    committed_offset,
     content,
     is_stable,
     last_stable_offset,
@@ -61,6 +60,7 @@ def expected(*values: bytes, commits: bool) -> list[bytes | None]:
 # --- E1: the end of a transaction is repeated
 
 
+@pytest.mark.crossed("commits", "late_commits")
 @ENDS
 @pytest.mark.parametrize("late_commits", [True, False], ids=["late commit", "late abort"])
 def test_e1_a_late_end_leaves_the_next_transaction_whole(
@@ -115,6 +115,7 @@ def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProce
         assert committed_values(raw, topic) == [b"first", b"second a"]
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @ENDS
 def test_e1_e20_each_repeated_end_is_answered_alike(
@@ -154,6 +155,7 @@ def late_produce(
         return int(answer.responses[0].partition_responses[0].error_code)
 
 
+@pytest.mark.crossed("is_v2", "commits", "next_one")
 @BOTH
 @ENDS
 @pytest.mark.parametrize("next_one", [None, "elsewhere", "taken over"])
@@ -211,6 +213,7 @@ def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
 # --- partitions that are added late
 
 
+@pytest.mark.crossed("commits", "goes_on")
 @ENDS
 @pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "stays away"])
 def test_e2_a_late_add_partitions_hangs_nothing(
@@ -265,6 +268,7 @@ def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
 # --- requests of one transaction that the broker handles concurrently
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @ENDS
 def test_e3_the_end_races_with_the_last_records_without_loss(
@@ -313,29 +317,6 @@ def test_e3_the_end_races_with_the_last_records_without_loss(
     assert found[-1:] != ["data"]
 
 
-def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """KAFKA-14904: one partition is verified while the coordinator logs that another partition was added. The
-    transaction ends, the producer does not get CONCURRENT_TRANSACTIONS for ever, and no sequence number is skipped.
-    """
-    partitions = 30
-    raw.create_topic(topic, partitions)
-    txn = RawTransactions(raw, topic)
-    txn.take_over()
-    assert txn.add(topic, 0) == 0
-    with RawClient(broker.port) as adding, RawClient(broker.port) as writing:
-        for partition in range(1, partitions):
-            adding.send(txn.add_request(topic, partition), ApiKey.ADD_PARTITIONS_TO_TXN, 3)
-            written = txn.produce_request(topic, partition - 1, 0)
-            writing.send(written, ApiKey.PRODUCE, txn.produce_version)
-            answer = adding.receive().results_by_topic_v3_and_below[0]
-            assert answer.results_by_partition[0].partition_error_code == 0
-            (produced,) = writing.receive().responses[0].partition_responses
-            assert (produced.error_code, produced.base_offset) == (0, 0)
-    assert txn.end() == 0
-    settles(raw, topic, *range(partitions - 1))
-    assert all(len(committed_values(raw, topic, partition)) == 1 for partition in range(partitions - 1))
-
-
 def logged_states(client: RawClient, transactional_id: str) -> list[str]:
     """Return the states of a transactional id in the order of the coordinator's log. A state that is logged again
     unchanged (because an EndTxn before v5 was repeated) counts once.
@@ -353,6 +334,7 @@ def logged_states(client: RawClient, transactional_id: str) -> list[str]:
     return ["gone" if metadata is None else metadata.state.shown for metadata, _ in groupby(found)]
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @ENDS
 def test_e8_ends_and_markers_that_race_complete_once(
@@ -488,41 +470,6 @@ def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
 
 
 @BOTH
-@ENDS
-def test_e22_a_transaction_survives_a_kill_before_its_end(
-    broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
-) -> None:
-    """redpanda#6018: coordinator and leader fail together, after records and offsets were acknowledged and before the
-    producer has requested the end of the transaction. Either the commit fails, or every acknowledged record is
-    committed.
-    """
-    broker = broker_factory().start()
-    with RawClient(broker.port) as client:
-        client.create_topic(topic, 2)
-        with Watch(broker.port, topic, 0, 1) as watch:
-            txn = RawTransactions(client, topic, is_v2=is_v2)
-            txn.take_over()
-            txn.write(topic, 0, 1, value=b"before")
-            assert txn.add_offsets(group) == 0
-            eventually(lambda: txn.commit_offset(group, topic, 7, 5 if is_v2 else 3) == 0, "the group is coordinated")
-            broker.kill()
-            broker.start()
-            with RawClient(broker.port) as again:
-                txn.client = again
-                txn.write(topic, 0, value=b"after")
-                assert watch.values(again, 0) == []
-                assert committed_offset(again, group, topic)[1] == -1
-                eventually(lambda: txn.end(commits) == 0, "the coordinator is back")
-                settles(again, topic, 0, 1)
-                assert watch.values(again, 0) == expected(b"before", b"after", commits=commits)
-                assert watch.values(again, 1) == expected(b"before", commits=commits)
-                found = (ErrorCode.NONE, 7 if commits else -1)
-                eventually(
-                    lambda: committed_offset(again, group, topic, stable=True) == found, "offsets have ended too"
-                )
-
-
-@BOTH
 def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
     """The fencing must also be stored in the log, because otherwise the restarted broker would not know it."""
     broker = broker_factory().start()
@@ -546,6 +493,7 @@ def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFac
 # --- readers that wait
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @ENDS
 def test_e24_a_waiting_fetch_learns_aborted_transactions(

@@ -155,6 +155,7 @@ async def mixed_group(address: str, topic: str, strategy: str) -> AsyncIterator[
                 await member.stop()
 
 
+@pytest.mark.crossed("strategy", "library", "leads")
 @pytest.mark.parametrize(("strategy", "library"), PAIRS, ids=[f"{strategy}-{library}" for strategy, library in PAIRS])
 @pytest.mark.parametrize("leads", ["oncelog leads", "the other leads"])
 async def test_two_libraries_share_the_work(address: str, topic: str, strategy: str, library: str, leads: str) -> None:

@@ -170,6 +170,7 @@ async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer
     assert await committed(address, topic, producing) == [[b"kept"], [], []]
 
 
+@pytest.mark.crossed("level", "notices_by")
 @pytest.mark.parametrize(
     ("level", "notices_by"),
     [(1, "send"), (V2, "send"), (V2, "offsets"), (V2, "commit")],
@@ -208,6 +209,7 @@ async def until_aborted(admin: Admin, partition: TopicPartition) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.crossed("level", "moment")
 @pytest.mark.parametrize("moment", ["before the sends", "after the sends", "at the commit"])
 async def test_s38_a_transaction_survives_a_killed_broker(
     broker_factory: BrokerFactory, topic: str, level: int, moment: str
@@ -303,6 +305,7 @@ async def test_s45_a_record_waiting_for_room_does_not_join_the_next_transaction(
         assert await committed(address, topic, producer) == [[b"kept"] * 2, [], []]
 
 
+@pytest.mark.crossed("level", "commits")
 @pytest.mark.parametrize("commits", [True, False])
 async def test_s38_a_commit_survives_a_broker_killed_before_its_answer(
     broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
@@ -550,6 +553,7 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
     assert len(depths) == 1
 
 
+@pytest.mark.crossed("level", "commits")
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_process_that_knows_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
     """The producer of the transaction is already closed at that time. A repeated request to end the transaction, or a

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
 from dataclasses import replace
 
 import pytest
 from spark_sink_process import Abort, Commit, Task, run
 from test_spark_sink import Sink, batches
+from warm_commands import run_oncelog_text
 
 from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
 from oncelog_pipeline.sink.operations import BatchDiffers, StateLost
@@ -18,8 +18,7 @@ from oncelog_pipeline.sink.state import Batch
 
 
 def oncelog(address: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "oncelog", "pipeline", "state", *arguments, "--bootstrap-server", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_oncelog_text("pipeline", "state", *arguments, "--bootstrap-server", address)
     assert done.returncode == code, done.stderr
     return done
 

@@ -68,14 +68,6 @@ def test_s5_an_empty_transactional_id_is_none(raw: RawClient) -> None:
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFactory, topic: str) -> None:
-    """No client has looked up a coordinator yet, so this broker coordinates nothing so far."""
-    broker = broker_factory().start()
-    with RawClient(broker.port) as client:
-        request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
-        assert client.call(request, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NOT_COORDINATOR
-
-
 UNREACHABLE_STORE = """
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.stores.store import ConnectionLost
@@ -154,6 +146,7 @@ def plant(directory: Path, metadata: TransactionMetadata) -> None:
     log.close()
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 def test_s35_e14_the_epochs_of_a_producer_id_run_out(

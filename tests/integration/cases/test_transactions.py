@@ -25,6 +25,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 # --- entire transactions
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False])
 def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
@@ -153,6 +154,7 @@ def test_t21_producer_id_and_epoch_go_together(raw: RawClient, topic: str, shown
 # --- late requests
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False])
 def test_e2_a_late_produce_opens_nothing(raw: RawClient, topic: str, is_v2: bool, commits: bool) -> None:
@@ -266,6 +268,7 @@ def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, t
         broker.wait_killed()
 
 
+@pytest.mark.crossed("is_v2", "fail_points")
 @BOTH
 @pytest.mark.parametrize(
     "fail_points",
@@ -314,6 +317,7 @@ DIES = {
 }
 
 
+@pytest.mark.crossed("is_v2", "commits", "when")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("when", DIES)
@@ -403,6 +407,7 @@ def test_s43_idle_transactional_ids_are_forgotten(broker_factory: BrokerFactory,
 # --- offsets of groups
 
 
+@pytest.mark.crossed("is_v2", "commits")
 @BOTH
 @pytest.mark.parametrize("commits", [True, False])
 def test_s37_offsets_are_pending_until_the_marker(

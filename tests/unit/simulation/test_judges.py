@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.errors import ConnectionFailed
+from oncelog_simulation import run as simulated
 from oncelog_simulation.judges import shared
 from oncelog_simulation.judges.committed import Batch, Committed, Prefix
 from oncelog_simulation.judges.histories import Histories
@@ -178,6 +179,38 @@ def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() ->
     assert excused(machine("1"), machine("2")) == {"lines", "other"}, "one broker was without it"
 
 
+def test_a_leader_that_has_resigned_in_the_same_turn_may_have_raised_its_high_watermark() -> None:
+    """Seed 412527 (short): the judge took this broker for a follower whose high watermark no leader had shown."""
+    judge, partition = Committed(Notes()), SimpleNamespace(topic_id=bytes(16), index=0, leader_epoch=4)
+    judge._truth.states = {(bytes(16), 0): SimpleNamespace(leader=3, leader_epoch=4)}  # type: ignore[dict-item]
+
+    def may_have_led(number: int) -> bool:
+        return judge._may_have_led(SimpleNamespace(number=number), partition)  # type: ignore[arg-type]
+
+    assert may_have_led(3)
+    assert not may_have_led(2)
+    partition.leader_epoch = 3
+    assert not may_have_led(3)
+
+
+def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
+    """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
+
+    def is_excused(*cuts: int) -> bool:
+        judge, key = Committed(Notes()), (bytes(16), 0)
+        judge._always_synced = False
+        world: Any = SimpleNamespace(brokers={}, note=lambda *_, **__: None)
+        judge._has_other = lambda _, __, number: number == 2  # type: ignore[method-assign]
+        for number in cuts:
+            judge._truth.states = {key: SimpleNamespace(topic="lines", isr=(2,))}  # type: ignore[dict-item]
+            judge._on_power_cut(world, number)
+        return bool(judge.excused)
+
+    assert is_excused(2, 3)
+    assert not is_excused(3), "the replica in sync still has all records"
+    assert not is_excused(2), "another replica still has all records"
+
+
 def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation() -> None:
     notes = Notes()
     notes.acceptances = {(LINES, b"one"), (LINES, b"two")}
@@ -209,6 +242,59 @@ async def test_records_of_a_share_group_are_read_again_if_the_operator_has_just_
     world: Any = SimpleNamespace(plan=SimpleNamespace(leisure=1.0), client=lambda name: client, struck={})
     assert list(await Shared(notes, Committed(notes)).conclude(world)) == []
     assert reads == []
+
+
+def damaged_world(isr: tuple[int, ...], *damaged: str, **others: Any) -> Any:
+    """Return a world with one broker, number 3, which knows the partition lines-0. `damaged`: the names of the logs on
+    its disk that have a changed bit.
+    """
+    topic = SimpleNamespace(name="lines", partitions={0: SimpleNamespace(isr=isr)})
+    metadata = SimpleNamespace(image=SimpleNamespace(topics={"lines": topic}))
+    broker = SimpleNamespace(parts=SimpleNamespace(membership=SimpleNamespace(metadata=metadata)))
+    machine = SimpleNamespace(name="broker-3", number=3, broker=broker, is_serving=True)
+    plan = SimpleNamespace(leisure=1.0)
+    rotted = {"broker-3": set(damaged)}
+    return SimpleNamespace(plan=plan, brokers={"broker-3": machine}, rotted=rotted, struck={}, now=0.0, **others)
+
+
+@pytest.mark.parametrize(
+    ("isr", "damaged", "is_required"),
+    [
+        ((3,), ("lines-0",), False),
+        ((3, 1), ("lines-0",), True),
+        ((1,), ("lines-0",), True),
+        ((3,), ("other-0",), True),
+        ((3,), (), True),
+    ],
+)
+async def test_a_share_group_must_accept_all_records_unless_the_only_in_sync_replica_of_a_partition_is_damaged(
+    isr: tuple[int, ...], damaged: tuple[str, ...], is_required: bool
+) -> None:
+    """In seed 300614 a bit of the group's state changed on one disk, and then the disks of both other replicas failed:
+    they dropped their unsynced copies of the batch, and could not fetch it again.
+    """
+
+    async def run(read: object) -> None:
+        raise TimeoutError
+
+    world = damaged_world(isr, *damaged, client=lambda name: SimpleNamespace(run=run))
+    notes = Notes()
+    assert bool(list(await Shared(notes, Committed(notes)).conclude(world))) is is_required
+
+
+@pytest.mark.parametrize(("isr", "is_required"), [((3,), False), ((3, 1), True)])
+async def test_a_workload_must_end_unless_the_only_in_sync_replica_of_a_partition_is_damaged(
+    isr: tuple[int, ...], is_required: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulated, "CALM_SECONDS", 0.01)
+    violations: list[tuple[str, str]] = []
+    world = damaged_world(isr, "lines-0", violate=lambda *told: violations.append(told), note=lambda *_, **__: None)
+    waiting: asyncio.Task[Any] = asyncio.create_task(asyncio.Event().wait())
+    workload: Any = SimpleNamespace(name="writer-1")
+    await simulated._await_workloads(world, {waiting: workload})
+    told = [("liveness", "writer-1 has not ended 0.01 s after the faults")]
+    assert violations == (told if is_required else [])
+    assert waiting.cancelling()
 
 
 def test_a_tombstone_that_is_removed_too_early_is_a_violation() -> None:

@@ -137,6 +137,8 @@ def test_a_task_that_nobody_gets_after_the_faults_is_a_violation(
         plan=SimpleNamespace(leisure=1.0),
         bootstrap_servers="",
         client=lambda _: SimpleNamespace(run=run),
+        brokers={},
+        rotted={},
     )
     monkeypatch.setattr(LastMember, "active", ALL_TASKS - missing)
     monkeypatch.setattr(streams_tasks, "Membership", LastMember)
@@ -147,3 +149,5 @@ def test_a_task_that_nobody_gets_after_the_faults_is_a_violation(
     found = list(asyncio.run(StreamsTasks(notes, Committed(notes)).conclude(world)))  # type: ignore[arg-type]
     assert len(found) == len(told)
     assert all(name in each for name, each in zip(told, found, strict=True))
+    monkeypatch.setattr(streams_tasks, "has_only_damaged", lambda _: True)
+    assert list(asyncio.run(StreamsTasks(notes, Committed(notes)).conclude(world))) == []  # type: ignore[arg-type]

@@ -54,6 +54,13 @@ def test_a_workload_makes_progress_and_ends(workload: str) -> None:
     assert scenario.notes.steps(workload) > 0
 
 
+def test_no_story_of_a_ghost_is_broken_off_without_faults() -> None:
+    """Seed 401643 (short): the join of one member blocked the requests of the other member on the same connection."""
+    outcome, scenario = played(["ghost-1", "ghost-2"])
+    assert scenario.notes.steps("ghost-1") > 1
+    assert not [line for line in outcome.timeline.lines() if "broken off" in line]
+
+
 @pytest.mark.parametrize(
     ("fault", "machines"),
     [

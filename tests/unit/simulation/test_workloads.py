@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.simulation.worlds import SmallWorld, play
 
+from oncelog.errors import KafkaError
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.payloads import TopicAssignment, encode_topic
+from oncelog_protocol.errors import ErrorCode
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.workloads.administrators import TopicMaker
+from oncelog_simulation.workloads.ghosts import Story
+from oncelog_simulation.workloads.group_wire import NOBODY, Membership
+from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, pause
 
 
@@ -30,3 +39,64 @@ def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
 
     play(scene)
     assert paused == pytest.approx([8.0, 12.0, CALM_PAUSE_SECONDS], abs=0.1)
+
+
+def test_a_ghost_breaks_its_story_off_when_a_member_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 400248 (short): the error of a join reached the ghost in an exception group, which it did not catch."""
+
+    async def refused(self: Story, line: object, member: Membership) -> Membership:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    monkeypatch.setattr(Story, "_join", refused)
+    story = Story.__new__(Story)
+    story._joining = (None, None)  # type: ignore[assignment]
+    with pytest.raises(KafkaError, match="REBALANCE_IN_PROGRESS"):
+        asyncio.run(story._stable([NOBODY, NOBODY]))
+
+
+BEFORE, NEW = b"before".ljust(16), b"new".ljust(16)
+"""Topic ids of a deleted topic and of the topic that was made again."""
+
+
+def machine(topic_id: bytes | None, *, is_started: bool = True) -> Any:
+    """Return a broker's machine whose cluster image has the topic with this id; None if it has no such topic."""
+    topic = None if topic_id is None else SimpleNamespace(topic_id=topic_id)
+    metadata = SimpleNamespace(image=SimpleNamespace(topic=lambda name: topic))
+    broker = SimpleNamespace(parts=SimpleNamespace(membership=SimpleNamespace(metadata=metadata)))
+    return SimpleNamespace(name="broker", broker=broker if is_started else None, is_running=True, process=object())
+
+
+@pytest.mark.parametrize(
+    ("brokers", "restarts", "is_wrong"),
+    [
+        ([machine(NEW), machine(NEW), machine(None)], False, True),
+        ([machine(NEW), machine(BEFORE), machine(NEW)], False, False),
+        ([machine(NEW), machine(None, is_started=False), machine(NEW)], False, False),
+        ([machine(NEW), machine(NEW), machine(NEW)], True, False),
+    ],
+    ids=["all brokers know the new topic", "one has the topic before", "one starts", "one restarts meanwhile"],
+)
+def test_records_of_a_deleted_topic_are_wrong_once_no_broker_serves_the_deleted_topic(
+    monkeypatch: pytest.MonkeyPatch, brokers: list[Any], restarts: bool, is_wrong: bool
+) -> None:
+    """Seed 310465: two brokers that got no answers of the store still served the deleted topic, and the client took
+    its records for records of the new topic.
+    """
+
+    async def read(self: TopicMaker, world: Any, rng: Random) -> list[bytes]:
+        if restarts:
+            brokers[0].process = object()
+        return [b"4/0", b"5/0"]
+
+    monkeypatch.setattr(TopicMaker, "_write_and_read", read)
+    notes = Notes()
+    maker = TopicMaker(notes, "maker")
+    maker._generation = 5
+    node = SimpleNamespace(data=encode_topic(TopicAssignment(NEW, {})))
+    tree = SimpleNamespace(node={paths.topic("again-maker"): node}.get)
+    world: Any = SimpleNamespace(
+        brokers=dict(enumerate(brokers)), store=SimpleNamespace(tree=tree), note=lambda *_, **__: None
+    )
+    asyncio.run(maker._check(world, Random(1)))
+    assert bool(notes.complaints) is is_wrong
+    assert notes.steps("maker") == 1

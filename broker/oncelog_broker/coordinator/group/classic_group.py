@@ -197,6 +197,13 @@ class ClassicGroup:
         """Milliseconds that members may take to rejoin: the largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
+    @property
+    def must_join_again(self) -> bool:
+        """Whether the group was logged with members, but without a leader: its members do not know their assignments
+        yet, because the group has just become a classic group.
+        """
+        return bool(self.members) and self.leader_id is None
+
     # --- methods that add, remove and find members --------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
@@ -363,7 +370,6 @@ class ClassicGroup:
         self.let_go()
         self.static_members.clear()
         self.supported.clear()
-        self.leader_id = value.leader
         for logged in value.members:
             member = known.get(logged.member_id)
             if member is not None:
@@ -373,6 +379,7 @@ class ClassicGroup:
                 # the member in memory comes from an earlier record of this group.
                 member = Member.of(logged, value.protocol)
             self.add(member)
+        self.leader_id = value.leader
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol

@@ -162,7 +162,7 @@ class GroupMachine:
                 if isinstance(group, ConsumerGroup):
                     self._consumer_step(group, effects).start_timers()
                 elif isinstance(group, ClassicGroup):
-                    self._step(group, effects).start_sessions()
+                    self._resume(group, effects)
                 else:
                     self._others[type(group)].on_loaded(group, effects)
                 yield effects
@@ -236,8 +236,14 @@ class GroupMachine:
         if failed.last_logged is not None:
             group = self._made(key)
             group.replay(failed.last_logged)
-            self._step(group, effects).start_sessions()
+            self._resume(group, effects)
         return effects
+
+    def _resume(self, group: ClassicGroup, effects: Effects) -> None:
+        """Go on with a group as it was logged."""
+        self._step(group, effects).start_sessions()
+        if group.must_join_again:
+            effects.start_timer(GroupTimer(TimerKind.REJOIN, group.group_id), 0.0)
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         effects = Effects()

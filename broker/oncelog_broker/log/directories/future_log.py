@@ -15,8 +15,8 @@ original.
 
 If both the original and the future log exist at the next startup, `settle_future_logs` deletes the future log, because
 the copy is not needed or not complete. If only a complete future log exists, the replacement was interrupted between
-steps 4 and 5, and the startup renames the future log to the original's name. If only an incomplete future log exists,
-the startup renames it to a stray log, because the copy may contain the only remaining records.
+steps 4 and 5, and the startup takes steps 5 and 6. If only an incomplete future log exists, the startup renames it to a
+stray log, because the copy may contain the only remaining records.
 
 If a step before step 4 fails, or if a failed step 4 or 5 can be undone, the future log is deleted and the original log
 stays in use. After any other failure the log is offline until the broker restarts.
@@ -342,6 +342,7 @@ def settle_future_logs(disk: Disk, directories: Sequence[DataDirectory], entropy
                 logger.warning("%s: this copy of a log is not used: ask again for the move", path)
             elif disk.exists(os.path.join(path, COMPLETE_FILE)):
                 disk.rename(path, directory.join(match["name"]))
+                directory.names.sync()  # a future log that gets its old name back must still be marked as complete
                 disk.remove(directory.join(os.path.join(match["name"], COMPLETE_FILE)))
                 logs.add(match["name"])
                 logger.info("%s: this copy is complete and replaces the log", path)

@@ -61,10 +61,12 @@ class ReturningLog(NamedTuple):
     log_start_offset: int
     cleaner_checkpoint: int | None
     high_watermark: int
-    is_name_lost: bool = False
-    """Whether the sync of the directory's name failed. If so, no file in the directory was synced either, and the log
-    is created again.
+    discarded_path: str = ""
+    """Not "" if the sync of the directory's name failed. Then no file in the directory was synced either, so the
+    directory is renamed to this path and removed, and the log is created again. Each attempt has another path.
     """
+    renamed_path: str = ""
+    """The path to which an earlier attempt has renamed the directory; "" if no attempt has."""
 
     @property
     def path(self) -> str:
@@ -95,6 +97,8 @@ class LogOpening:
         """
         self.left: set[TopicPartition] = set()
         """After `run`: partitions whose log could not be created, but whose directory exists."""
+        self.renamed: dict[TopicPartition, str] = {}
+        """After `run`: the paths to which the directories of discarded logs were renamed."""
 
     def run(self) -> None:
         """Create and open the logs, and write missing topic ids. Errors are stored in `results`, not raised."""
@@ -191,7 +195,7 @@ class LogOpening:
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
-            if returning.is_name_lost:
+            if returning.discarded_path:
                 return self._make_anew(returning)
             topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
@@ -233,9 +237,12 @@ class LogOpening:
         return log
 
     def _make_anew(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """Replace the log with an empty one. Raises OSError."""
-        if self._disk.exists(returning.path):
-            self._disk.remove_tree(returning.path)
+        """Replace the log with an empty one. Raises OSError.
+
+        The directory is renamed before its files are removed. If it kept its name, and the process was killed in
+        between, the next start would open the remaining segments as a log with a gap or with a later start.
+        """
+        self._discard(returning)
         made = self._make(returning.home, returning.wanted)
         if isinstance(made, PartitionLog) and made.flusher.new_directory is not None:
             try:
@@ -244,6 +251,19 @@ class LogOpening:
                 made.abandon()
                 raise
         return made
+
+    def _discard(self, returning: ReturningLog) -> None:
+        """Rename the log's directory, sync the new name, and remove the directory. A directory that an earlier attempt
+        has renamed is renamed again: if the sync of its name failed then, the next sync does not prove that its name is
+        on the disk (E46). Raises OSError.
+        """
+        disk, discarded = self._disk, returning.discarded_path
+        for path in (returning.renamed_path, returning.path):
+            if path and disk.exists(path):
+                disk.rename(path, discarded)
+                self.renamed[returning.wanted.key] = discarded
+                returning.home.names.sync()
+                disk.remove_tree(discarded)
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
         """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. If the
@@ -270,6 +290,10 @@ class LogMove(NamedTuple):
     home: DataDirectory
     source: str
     target: str
+    renamed_path: str = ""
+    """The path to which a failed operation has renamed the directory; "" if no operation has. The directory is renamed
+    again, because the sync of its name failed then (E46).
+    """
 
 
 class LogMoves:
@@ -280,16 +304,19 @@ class LogMoves:
         self.moves: list[LogMove] = []
         self.targets: dict[TopicPartition, str | KafkaError | None] = {}
         """After `run`: the new path of each log, None if the log had no directory, or the error."""
+        self.renamed: dict[TopicPartition, str] = {}
+        """After `run`: the new paths of the renamed directories, including those whose new name could not be synced."""
 
     def run(self) -> None:
         """Rename the directories. Errors are stored in `targets`, not raised."""
         changed: defaultdict[DataDirectory, list[TopicPartition]] = defaultdict(list)
-        for key, home, source, target in self.moves:
+        for key, home, source, target, renamed_path in self.moves:
             self.targets[key] = None
             try:
-                if self._disk.exists(source):
-                    self._disk.rename(source, target)
-                    self.targets[key] = target
+                found = next((path for path in (source, renamed_path) if path and self._disk.exists(path)), None)
+                if found is not None:
+                    self._disk.rename(found, target)
+                    self.targets[key] = self.renamed[key] = target
                     changed[home].append(key)
             except OSError as error:
                 self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)

@@ -78,6 +78,8 @@ class LogManager:
         """The failed logs that the next `begin_opening` opens again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
         """The failed logs that could not be opened again, with their last known offsets."""
+        self._renamed: dict[TopicPartition, str] = {}
+        """The paths to which the directories of failed logs were renamed, if the new name may not be on the disk."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
@@ -220,6 +222,7 @@ class LogManager:
         for wanted, log in opening.to_identify:
             if opening.results[wanted.key] is log:
                 self._topic_ids[wanted.key] = wanted.topic_id
+        self._renamed.update(opening.renamed)
         for returning in opening.to_return:
             self._finish_return(returning, opening.results[returning.wanted.key])
         return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
@@ -247,12 +250,20 @@ class LogManager:
         must host. `lost` has the paths of data directories that are lost. `replicated` (function) returns whether a
         partition also has replicas on other brokers.
         """
-        deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
+        deleted = {_log_name(path) for _, path in self._deleted}
+        deleted -= {name for home in self._directories for name in home.strays}
         missing = [key for key in partitions if key not in self._homes]
         for key, home, failure in offline_logs(missing, self._directories, deleted, lost, replicated):
             self._homes[key] = home
             self._missing.add(key)
             self._failures[key] = failure
+            self._keep_deleted(f"{key[0]}-{key[1]}")
+
+    def _keep_deleted(self, name: str) -> None:
+        """Free no deleted directory of the missing log `name`, because that may be its only complete copy."""
+        for entry in [entry for entry in self._deleted if _log_name(entry[1]) == name]:
+            self._deleted.remove(entry)
+            logger.error("%s: kept until the next start, because %s is missing", entry[1], name)
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
@@ -284,13 +295,19 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the known offsets, with new settings
+            # the known offsets, with new settings
+            self._returning[key] = known._replace(
+                wanted=wanted,
+                discarded_path=self._marked_path(key, home, DELETE_DIRECTORY_SUFFIX) if known.discarded_path else "",
+                renamed_path=self._renamed.get(key, ""),
+            )
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
         self._failures[key] = f"{home.join(wanted.name)}: its disk failed"
         self._high_watermarks[key] = high_watermark
         is_name_lost = log.flusher.new_directory is not None and log.flusher.new_directory.is_lost
+        discarded = self._marked_path(key, home, DELETE_DIRECTORY_SUFFIX) if is_name_lost else ""
         self._returning[key] = ReturningLog(
             wanted,
             home,
@@ -298,7 +315,7 @@ class LogManager:
             log.log_start_offset,
             log.state.cleaner_checkpoint,
             high_watermark,
-            is_name_lost,
+            discarded,
         )
         del self._logs[key]
         log.abandon()
@@ -364,6 +381,7 @@ class LogManager:
         frees the deleted logs after file.delete.delay.ms.
         """
         failed = {}
+        self._renamed.update(moves.renamed)
         for key, target in moves.targets.items():
             log = self._logs.get(key)
             if isinstance(target, KafkaError):
@@ -399,6 +417,7 @@ class LogManager:
             log.state.note_failed()  # the log is offline now, and stays offline if this method raises an error
         self.forget_offsets([(topic, partition)])
         moves.run()
+        self._renamed.update(moves.renamed)
         target = moves.targets.get((topic, partition))
         if isinstance(target, KafkaError):
             raise target
@@ -414,15 +433,20 @@ class LogManager:
                 continue
             if (log := self._logs.get(key)) is not None:
                 log.abandon()
-            target = marked_directory_name(topic, partition, random_uuid(self._entropy).hex(), suffix)
-            moves.moves.append(LogMove(key, home, home.join(f"{topic}-{partition}"), home.join(target)))
+            source = home.join(f"{topic}-{partition}")
+            target = self._marked_path(key, home, suffix)
+            moves.moves.append(LogMove(key, home, source, target, self._renamed.get(key, "")))
         return moves
+
+    def _marked_path(self, key: TopicPartition, home: DataDirectory, suffix: str) -> str:
+        """Return a new path, in the same data directory, for a log that is not opened any more."""
+        return home.join(marked_directory_name(*key, random_uuid(self._entropy).hex(), suffix))
 
     def _forget(self, key: TopicPartition) -> None:
         self._missing.discard(key)
         for by_partition in (
             self._logs, self._homes, self._topic_ids, self._failures, self._high_watermarks, self._returning,
-            self._last_known,
+            self._last_known, self._renamed,
         ):  # fmt: skip
             by_partition.pop(key, None)
 
@@ -604,3 +628,8 @@ class LogManager:
         log.trimmer.before_truncation = self._checkpoints.lower_for_truncation
         log.trimmer.after_truncation = self._checkpoints.lower_after_truncation
         self.upkeep.register(log)
+
+
+def _log_name(path: str) -> str:
+    """Return the name that the directory of a deleted log had before."""
+    return os.path.basename(path).rpartition(".")[0]

@@ -381,14 +381,28 @@ def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(disk, path, []), True
 
 
-def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Rebuild all leader epochs from the batch headers, for a log whose leader epoch file is damaged. Raises
-    CorruptBatch.
+def add_missing_epochs(segments: Sequence[Segment], epochs: LeaderEpochs, log_start_offset: int) -> None:
+    """Add the leader epochs of the readable batches before the first known epoch, from the batch headers. Raises
+    CorruptBatch, OSError.
+
+    These epochs are missing if the leader epoch file is damaged. They are also missing if a crash makes deleted records
+    readable again (`LogTrimmer.delete_records_before`), because the file lost the epochs of these records when the log
+    start rose.
     """
+    known = epochs.entries
+    end = known[0].start_offset if known else segments[-1].next_offset
+    if end <= log_start_offset:
+        return
     for segment in segments:
+        if segment.base_offset >= end:
+            break
         for batch in scan_headers(segment.file, 0, segment.size):
+            if batch.base_offset >= end:
+                break
             if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH:
                 epochs.assign(batch.leader_epoch, batch.base_offset, persist=False)
+    for epoch, start_offset in known:  # the calls above have removed these entries
+        epochs.assign(epoch, start_offset, persist=False)
 
 
 def finish_interrupted_work(disk: Disk, directory: str) -> list[str]:

@@ -107,6 +107,11 @@ class ClusterMember:
         """
         return self.membership is not None and self.membership.incarnation == 0
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker is registered in the present session of the store."""
+        return self.membership is not None and self._registered_in == self._store.session_id
+
     def may_lead(self) -> bool:
         """Whether certainly no other process has registered with this broker's id."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)

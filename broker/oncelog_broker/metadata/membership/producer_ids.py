@@ -11,6 +11,12 @@ allocates its next block above both. Logs that a follower fetches later need no 
 them when it started. If a broker already has a block from the older store, it discards that block when another broker
 has raised the last block.
 
+The store may also go back while brokers run. So each broker reads every block that any broker allocates, and remembers
+the last one with the version of its node (`follow`). If the node has an older version later, or another block in the
+same version, the broker raises the last block in the same way. It does so only in a session in which it is registered,
+because any other store may belong to another cluster. One case is not noticed: a broker that starts before the others
+are back allocates more blocks than the store has lost, and its own logs have none of their ids.
+
 Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
 (producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
 block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again, because no
@@ -21,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.payloads import (
@@ -35,6 +42,7 @@ from oncelog_broker.metadata.stores.store import (
     MetadataStore,
     NodeExists,
     NoNode,
+    Stat,
     StoreUnavailable,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -85,6 +93,8 @@ class _Latest(NamedTuple):
     """The last block; None if the node does not exist yet, or if its content is unreadable."""
     version: int
     """The node's version; -1 if the node does not exist yet."""
+    mzxid: int = -1
+    """The id of the node's last write; -1 if the node does not exist yet."""
     fault: MalformedPayload | None = None
     """The reason why the node cannot be read; None if it can be read."""
 
@@ -92,37 +102,43 @@ class _Latest(NamedTuple):
 class ProducerIdManager:
     """Assigns producer ids from this broker's block, and allocates the next block when the block is used up."""
 
-    def __init__(self, store: MetadataStore, broker_id: int, *, is_alone: bool = False) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: int,
+        *,
+        is_alone: bool = False,
+        is_registered: Callable[[], bool] = lambda: True,
+    ) -> None:
         """`is_alone` means that this broker has all logs, so that this broker may ignore an unreadable node of producer
-        ids.
+        ids. `is_registered` returns whether this broker is registered in the present session of the store; otherwise
+        the store may be another cluster's, and this broker neither learns from it nor writes to it.
         """
         self._store = store
         self._broker_id = broker_id
         self._is_alone = is_alone
+        self._is_registered = is_registered
         self._next = 0
         self._end = -1
         self._known = -1
         """The highest producer id that `note_known` has recorded; -1 before the first call."""
-        self._last_end = -1
-        """The end of the last block that this process has allocated."""
+        self._seen: _Latest | None = None
+        """The last block as this process has last read or written it; None before that."""
+        self._seen_end = -1
+        """The end of the highest block, of any broker, that this process has read or written."""
         self._told: tuple[int, int] | None = None
         """The values in the last log line about an older store: the last id of the store's block, and the highest id in
         the logs.
         """
         self._fault_told = ""
         self._lock = asyncio.Lock()
-        self._may_be_raised = False
-        """Whether another broker may have allocated a block since this broker last compared its own block with the last
-        block in the store.
-        """
-        self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
+        self._changed = asyncio.Event()
+        """Set if the last block in the store may have changed since this broker last read it."""
+        self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, lambda _: self._changed.set())
         self.blocks_taken = 0
         """The number of blocks allocated since the startup."""
         self.was_behind = False
         """Whether the store's last block ended below a known id, so that the store is older than the logs."""
-
-    def _on_block(self, path: str) -> None:
-        self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
         """Record a producer id that occurs in a log or in the state of a transactional id; after this call, only higher
@@ -131,19 +147,23 @@ class ProducerIdManager:
         if producer_id <= MAX_KNOWN_ID:
             self._known = max(self._known, producer_id)
 
+    async def follow(self) -> None:
+        """Read each block that a broker allocates, and raise the store's last block if the store has gone back, until
+        the task is cancelled. While the store is unavailable, or this broker is not registered in it, nothing is done:
+        a reconnect reports a change, and a broker that has registered again calls `raise_block`.
+        """
+        while True:
+            await self._changed.wait()
+            async with self._lock:
+                await self._look()
+
     async def raise_block(self) -> None:
-        """Raise the store's last block above all known ids, for all brokers. Call this method before this broker serves
-        anything. Raises StoreUnavailable; does nothing if no block is left (S3)."""
+        """Raise the store's last block above all known ids and all blocks seen, for all brokers. Call this method
+        before this broker serves anything, and whenever it has registered again. Raises StoreUnavailable; does nothing
+        if no block is left (S3).
+        """
         async with self._lock:
-            latest = await self._read_latest()
-            if latest.block is not None and latest.block.end >= self._known:
-                return
-            if latest.fault is None and self._known < 0:
-                return  # no block exists yet, so start with the first producer id
-            try:
-                await self._take_block()
-            except (ProducerIdsExhausted, KafkaError) as error:
-                _log.error("the block of producer ids was not raised", extra={"reason": error})
+            await self._raise_if_behind()
 
     async def generate(self) -> int:
         """Return a producer id that no other producer has or will have.
@@ -152,9 +172,12 @@ class ProducerIdManager:
         (KAFKA-14417: old producers treat REQUEST_TIMED_OUT as fatal).
         """
         async with self._lock:
-            if self._may_be_raised and self._next <= self._end:
-                await self._look_for_a_raise()
+            if self._changed.is_set() and self._next <= self._end:
+                await self._look()
             if self._next > self._end or self._next <= self._known:
+                if not self._is_registered():
+                    message = "no producer ids, this broker is not registered in the metadata store"
+                    raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
                 try:
                     await self._take_block()
                 except StoreUnavailable as error:
@@ -164,33 +187,62 @@ class ProducerIdManager:
             self._next += 1
             return producer_id
 
-    async def _look_for_a_raise(self) -> None:
-        """Discard this broker's block of producer ids if another broker has allocated blocks far above it. The other
-        broker did this because its logs contain higher ids, and its logs may also contain ids of this block. If the
-        store cannot be reached, this broker keeps the block.
+    async def _look(self) -> None:
+        """Read the last block, and raise it if the store has gone back. If the store cannot be reached, this broker
+        keeps its block.
         """
-        self._may_be_raised = False
+        self._changed.clear()
+        if self._is_registered():
+            try:
+                await self._raise_if_behind()
+            except StoreUnavailable as error:
+                _log.info("the last block of producer ids is not read: %s", error)
+
+    async def _raise_if_behind(self) -> None:
         try:
-            latest = await self._read_latest()
-        except StoreUnavailable:
-            self._may_be_raised = True
+            await self._take_block(self._is_behind)
+        except (ProducerIdsExhausted, KafkaError) as error:
+            _log.error("the block of producer ids was not raised", extra={"reason": error})
+
+    def _is_behind(self, latest: _Latest) -> bool:
+        """Whether the last block must be raised, because the store is older than what this broker knows."""
+        end = -1 if latest.block is None else latest.block.end
+        return latest.fault is not None or end < max(self._known, self._seen_end) or self._has_gone_back(latest)
+
+    def _has_gone_back(self, latest: _Latest) -> bool:
+        """Whether the node is older than this broker has seen it, and no broker has raised the last block since."""
+        seen, block = self._seen, latest.block
+        if seen is None or (block is not None and block.start > self._seen_end + UNKNOWN_IDS):
+            return False
+        is_other = latest.version == seen.version and block != seen.block
+        return is_other or latest.version < seen.version or latest.mzxid < seen.mzxid
+
+    def _note_seen(self, latest: _Latest) -> None:
+        """Remember the last block. If another broker has allocated it far above this broker's own block, discard the
+        own block: the other broker's logs contain higher ids, and may also contain ids of the own block.
+        """
+        self._seen, block = latest, latest.block
+        if block is None:
             return
-        if latest.block is not None and latest.block.start > self._end + UNKNOWN_IDS:
+        if block.end <= MAX_KNOWN_ID:
+            self._seen_end = max(self._seen_end, block.end)
+        if self._next <= self._end and block.start > self._end + UNKNOWN_IDS:
             _log.warning("a block of producer ids is abandoned: another broker's logs may contain these ids")
             self._next = self._end + 1
 
-    async def _take_block(self) -> None:
-        block = await self._claim_block()
-        self._next, self._end = block.start, block.end
-        self._last_end = max(self._last_end, block.end)
-        self.blocks_taken += 1
-
-    async def _claim_block(self) -> ProducerIdBlock:
+    async def _take_block(self, is_needed: Callable[[_Latest], bool] = lambda _: True) -> None:
+        """Allocate the next block, unless `is_needed` returns False for the last one."""
         for _ in range(MAX_CLAIM_ATTEMPTS):
             latest = await self._read_latest()
+            if not is_needed(latest):
+                self._note_seen(latest)
+                return
             wanted = self._next_block(latest)
-            if await self._write(wanted, latest.version):
-                return wanted
+            if (stat := await self._write(wanted, latest.version)) is not None:
+                self._next, self._end = wanted.start, wanted.end
+                self._note_seen(_Latest(wanted, stat.version, stat.mzxid))
+                self.blocks_taken += 1
+                return
         raise StoreUnavailable(paths.LATEST_PRODUCER_ID_BLOCK, f"no block in {MAX_CLAIM_ATTEMPTS} attempts")
 
     def _next_block(self, latest: _Latest) -> ProducerIdBlock:
@@ -202,9 +254,11 @@ class ProducerIdManager:
             if not self._is_alone:
                 message = f"no producer ids: {latest.fault}"
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from latest.fault
-            return next_block(None, self._broker_id, max(self._known, self._last_end, 0))
-        known = max(self._known, self._last_end)
+            return next_block(None, self._broker_id, max(self._known, self._seen_end, 0))
+        known = max(self._known, self._seen_end)
         end = -1 if latest.block is None else latest.block.end
+        if self._has_gone_back(latest):
+            known = max(known, end + 1)  # another broker may have the same block: both must discard it
         wanted = next_block(latest.block, self._broker_id, known)
         if end < known and self._told != (end, known):
             self._told = end, known
@@ -230,24 +284,23 @@ class ProducerIdManager:
                 fault,
             )
 
-    async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
-        """Write the block; returns whether this broker owns `wanted` now. A write whose outcome is unknown counts as
-        failed, whatever the node contains afterwards. The node's data does not prove who wrote it: a paused process and
-        its replacement have the same broker id and write the same data. The next attempt may request the same block
-        again, because at most one of two writes on the same version of the node succeeds, however late a write arrives.
+    async def _write(self, wanted: ProducerIdBlock, version: int) -> Stat | None:
+        """Write the block; returns the node's stat if this broker owns `wanted` now, otherwise None. A write whose
+        outcome is unknown counts as failed, whatever the node contains afterwards. The node's data does not prove who
+        wrote it: a paused process and its replacement have the same broker id and write the same data. The next attempt
+        may request the same block again, because at most one of two writes on the same version of the node succeeds,
+        however late a write arrives.
         """
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
         try:
             if version < 0:
-                await self._store.create(path, data)
-            else:
-                await self._store.set(path, data, version)
+                return await self._store.create(path, data)
+            return await self._store.set(path, data, version)
         except (BadVersion, NodeExists, NoNode):
-            return False
+            return None
         except ConnectionLost as error:
             _log.info("a block of producer ids is abandoned, its owner is unknown: %s", error)
-            return False
-        return True
+            return None
 
     async def _read_latest(self) -> _Latest:
         try:
@@ -255,6 +308,6 @@ class ProducerIdManager:
         except NoNode:
             return _Latest(None, -1)
         try:
-            return _Latest(parse_producer_id_block(data, paths.LATEST_PRODUCER_ID_BLOCK), stat.version)
+            return _Latest(parse_producer_id_block(data, paths.LATEST_PRODUCER_ID_BLOCK), stat.version, stat.mzxid)
         except MalformedPayload as fault:
-            return _Latest(None, stat.version, fault)
+            return _Latest(None, stat.version, stat.mzxid, fault)

@@ -67,7 +67,14 @@ def join(step: ConsumerStep, asked: Join) -> None:
         if not is_stale:
             target = group.target_of(old.member_id)
             change.reconcile(group.assignment_epoch, target, owned, subscription_changed=changed)
-        downgrade_with(step, old.member_id, change.member, change.group_epoch, rejoins=is_stale)
+        # A member that still waits for partitions of the replaced member would never hear that they are its own now,
+        # because the classic group counts as stable.
+        rejoins = is_stale or not all(
+            member.is_reconciled_to(group.assignment_epoch)
+            for member in group.members.values()
+            if member.member_id != old.member_id
+        )
+        downgrade_with(step, old.member_id, change.member, change.group_epoch, rejoins=rejoins)
     else:
         epoch, target = maybe_assign(change)
         change.reconcile(epoch, target, owned, subscription_changed=changed)

@@ -2,7 +2,8 @@
 
 The conversion is logged as one batch: the tombstones that delete the group of the consumer protocol, and the record of
 the classic group. The generation of the classic group is the group epoch, and the members' assignments are the target
-assignments. After the conversion the members must join again, since a member has left.
+assignments. After the conversion the members must join again, since a member has left. Then the record has no leader,
+so that a coordinator that loads the group also lets the members join again (`ClassicGroup.must_join_again`).
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _become_classic(
     for member_id, target in targets.items():
         known = classic.members[member_id]
         known.assignment = classic_assignment(target, known.metadata(classic.protocol_name), step.topics)
+    if rejoins:
+        classic.leader_id = None
     effects.records += tombstones
     effects.append(group_record(group_id, classic.logged(step.now_ms)))
     for member in members.values():

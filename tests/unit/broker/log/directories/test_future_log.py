@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -216,6 +217,44 @@ def test_no_record_is_lost_whenever_the_process_dies(seed: int, cuts_power: bool
     assert changes > 50, "there were as many moments to die in"
 
 
+def changes_up_to_the_rename_of_the_copy() -> int:
+    """Return after how many changes a kill leaves only the complete copy of a log that is moved."""
+    for changes in range(200):
+        broker = killed_in_a_move(changes)
+        names = broker.names("/a") + broker.names("/b")
+        if "orders-0" not in names and any(name.endswith("-future") for name in names):
+            return changes
+    raise AssertionError("no kill leaves only the copy")
+
+
+def killed_in_a_move(changes: int) -> Broker:
+    broker = Broker(CrashingDisk(Random(1)))
+    broker.begin()
+    broker.disk.changes_left = changes
+    with suppress(Killed):
+        broker.move()
+    broker.disk.kill()
+    return broker
+
+
+def test_a_copy_keeps_its_mark_until_a_power_cut_cannot_undo_its_rename() -> None:
+    """The power fails while the start after a kill renames the complete copy."""
+    before, interrupted = changes_up_to_the_rename_of_the_copy(), 0
+    for changes in range(3, 8):
+        for seed in range(4):
+            broker = killed_in_a_move(before)
+            expected, broker.disk.random = broker.synced, Random(f"{seed} {changes}")
+            broker.disk.changes_left = changes
+            with suppress(Killed):
+                broker.open()
+            interrupted += broker.disk.changes_left < 0
+            broker.disk.cut_power()
+            broker.open()
+            broker.synced = expected
+            broker.check()
+    assert interrupted > 10
+
+
 @pytest.mark.parametrize("code", [errno.EIO, pytest.param(errno.ENOSPC, marks=pytest.mark.soak)])
 def test_whatever_fails_the_log_goes_on_or_is_whole_after_a_restart(code: int) -> None:
     failed, changes, went_on, offline = True, 0, 0, 0
@@ -321,6 +360,19 @@ def test_an_incomplete_copy_whose_log_is_missing_is_set_aside(broker: Broker) ->
     assert broker.logs.get(*KEY) is None
     (kept,) = [name for name in broker.names("/b") if name.startswith("orders")]
     assert kept.endswith("-stray")
+
+
+def test_a_log_that_a_copy_was_set_aside_for_is_missing_even_if_its_original_waits_for_deletion(broker: Broker) -> None:
+    """An empty log would be created, and the original's directory freed, which may be the only complete one."""
+    future = broker.logs.make_future(WANTED, "/b", broker.log)()
+    future.copy(parts_of(broker.log, 0)[0])
+    broker.disk.rename("/a/orders-0", f"/a/orders-0.{'0' * 32}-delete")
+    broker.open()
+    broker.logs.note_missing([KEY])
+    assert "is missing" in broker.logs.failures[KEY]
+    broker.clock.advance_ms(10 * SMALL.file_delete_delay_ms)
+    broker.logs.purge_deleted(broker.clock.monotonic())
+    assert [name for name in broker.names("/a") if name.endswith("-delete")] != []
 
 
 def test_a_complete_copy_is_deleted_as_long_as_the_log_is_there(broker: Broker) -> None:

@@ -309,6 +309,93 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
     assert 10 < interrupted < 60
 
 
+class FailingNames(CrashingDisk):
+    """A disk on which the data directory cannot be synced, as long as `fails` is True. A later sync does not make the
+    renames durable that the failed sync has lost, unless the directory is renamed again.
+    """
+
+    fails = False
+    lost = ()
+
+    def sync_directory(self, path):
+        if self.fails and path == "/data":
+            self.lost = list(self._unsynced_moves)
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().sync_directory(path)
+        if path == "/data":
+            self._unsynced_moves += [move for move in self.lost if self.exists(move[1])]
+
+
+@pytest.mark.parametrize("is_retried", [False, True], ids=["first attempt", "retry"])
+@pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
+def test_discarding_a_log_whose_name_was_not_synced_may_be_interrupted_at_any_change(is_power_cut, is_retried):
+    """Seed 301005: a kill had left the newer segments, which the next start took for a log with a later start. A retry
+    comes after a failed sync of the directory's new name.
+    """
+    interrupted, config = 0, replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    for changes in range(40):
+        disk = FailingNames(Random(changes))
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: config
+        )
+        log = make_log(manager, "orders", 0, TOPIC_ID, config)
+        fill(log, 30)
+        disk.fails = True
+        with pytest.raises(KafkaError):
+            log.flusher.flush()
+        assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        if is_retried:
+            with pytest.raises(KafkaError):
+                make_log(manager, "orders", 0, TOPIC_ID, config)
+            assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        disk.fails = False
+        disk.changes_left = changes
+        with suppress(Killed):
+            assert make_log(manager, "orders", 0, TOPIC_ID, config).log_end_offset == 0
+        interrupted += disk.changes_left < 0
+        disk.cut_power() if is_power_cut else disk.kill()
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: config
+        )
+        for log in manager.logs():
+            assert log.segment_base_offsets[0] == 0, changes
+            assert [record[0] for record in contents(log)] == list(range(log.log_end_offset)), changes
+    assert 10 < interrupted < 40
+
+
+@pytest.mark.parametrize("is_discarded", [False, True], ids=["deletion", "discarded log"])
+def test_a_deleted_log_whose_new_name_was_not_synced_is_freed_and_never_comes_back(is_discarded):
+    """The deletion is retried, or follows an attempt to discard the log."""
+    interrupted, config, clock = 0, replace(SMALL, cleanup_policy=frozenset({"compact"})), ManualClock(NOW)
+    for changes in range(30):
+        disk = FailingNames(Random(changes))
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=clock, config_of=lambda topic: config
+        )
+        log = make_log(manager, "orders", 0, TOPIC_ID, config)
+        fill(log, 30)
+        disk.fails = is_discarded
+        with suppress(KafkaError):
+            log.flusher.flush()
+        disk.fails = True
+        if is_discarded:
+            assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, config), 0)
+        with pytest.raises(KafkaError):
+            make_log(manager, "orders", 0, TOPIC_ID, config) if is_discarded else manager.delete("orders", 0)
+        assert "orders-0" not in disk.list_directory("/data")
+        disk.fails = False
+        manager.delete("orders", 0)
+        clock.advance_ms(config.file_delete_delay_ms)
+        disk.changes_left = changes
+        with suppress(Killed):
+            assert manager.purge_deleted(clock.monotonic()) == 1
+            assert not [name for name in disk.list_directory("/data") if name.startswith("orders")]
+        interrupted += disk.changes_left < 0
+        disk.cut_power()
+        assert "orders-0" not in disk.list_directory("/data"), changes
+    assert 5 < interrupted < 30
+
+
 def test_a_topic_re_created_in_another_data_directory_is_not_missed(start, tmp_path):
     manager = start(directories=("one", "two"))
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)

@@ -240,3 +240,96 @@ async def test_s4_a_broker_keeps_its_block_when_others_take_theirs():
     assert [await manager.generate() for manager in managers] == [producer_id + 1 for producer_id in first]
     stores[0].is_cut = True
     assert await managers[0].generate() == 2
+
+
+async def test_s75_a_store_that_goes_back_while_brokers_run_gives_nobody_the_block_of_another_broker():
+    tree = SharedTree()
+    store = tree.connect()
+    early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
+    following = [asyncio.create_task(manager.follow()) for manager in (early, late)]
+    for expected in range(BLOCK_SIZE):
+        assert await early.generate() == expected
+    backup = await latest(store)
+    assert await late.generate() == BLOCK_SIZE
+    async with asyncio.timeout(10):
+        while early._seen_end < 2 * BLOCK_SIZE - 1:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(backup))
+    assert await early.generate() > 1000 + UNKNOWN_IDS
+    for each in following:
+        each.cancel()
+
+
+async def test_s75_a_block_that_another_broker_got_from_a_store_that_went_back_is_discarded_by_both():
+    """The other broker has just started, so it knows nothing of the lost block of the same ids."""
+    tree = SharedTree()
+    store, cut = tree.connect(), tree.connect()
+    owner = ProducerIdManager(cut, 1)
+    await ProducerIdManager(store, 2).generate()
+    backup = await latest(store)
+    assert await owner.generate() == BLOCK_SIZE
+    cut.is_cut = True
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(backup))
+    await store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
+    await store.create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(backup))
+    fresh = ProducerIdManager(tree.connect(), 3)
+    assert await fresh.generate() == BLOCK_SIZE
+    cut.is_cut = False
+    await owner.raise_block()
+    ids = [await owner.generate(), await fresh.generate(), await owner.generate(), await fresh.generate()]
+    assert min(ids) > BLOCK_SIZE + UNKNOWN_IDS
+    assert len(set(ids)) == 4
+
+
+async def test_s75_many_brokers_raise_a_store_that_has_gone_back_only_once():
+    tree = SharedTree()
+    store = tree.connect()
+    managers = [ProducerIdManager(tree.connect(), number) for number in range(5)]
+    for manager in managers:
+        await manager.generate()
+        await asyncio.gather(*(each.raise_block() for each in managers))
+    await store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
+    writes = tree.writes
+    await asyncio.gather(*(manager.raise_block() for manager in managers))
+    assert tree.writes == writes + 1
+
+
+async def test_s70_a_broker_that_is_not_registered_neither_learns_from_the_store_nor_writes_to_it():
+    """The store of a new session may belong to another cluster."""
+    tree = SharedTree()
+    store = tree.connect()
+    registered = [True]
+    manager = ProducerIdManager(tree.connect(), 1, is_registered=lambda: registered[0])
+    following = asyncio.create_task(manager.follow())
+    for _ in range(BLOCK_SIZE):
+        await manager.generate()
+    registered[0] = False
+    ours, theirs = await latest(store), ProducerIdBlock(7, 0, 499)
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(theirs))
+    with pytest.raises(KafkaError, match="not registered"):
+        await manager.generate()
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(ProducerIdBlock(7, 2**61, 2**61 + 999)))
+    async with asyncio.timeout(10):
+        while manager._changed.is_set():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    await store.set(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(ours))
+    registered[0] = True
+    assert await manager.generate() == BLOCK_SIZE
+    following.cancel()
+
+
+async def test_s75_a_store_that_goes_back_is_raised_again_before_anybody_needs_a_block():
+    tree = SharedTree()
+    store = tree.connect()
+    manager = ProducerIdManager(tree.connect(), 1)
+    following = asyncio.create_task(manager.follow())
+    assert await manager.generate() == 0
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    store.watch(paths.LATEST_PRODUCER_ID_BLOCK, changed.put_nowait)
+    await store.delete(paths.LATEST_PRODUCER_ID_BLOCK)  # as in a backup from before the first block
+    async with asyncio.timeout(10):
+        while not await store.exists(paths.LATEST_PRODUCER_ID_BLOCK):
+            await changed.get()
+    assert (await latest(store)).start > BLOCK_SIZE + UNKNOWN_IDS - 1
+    assert await ProducerIdManager(store, 2).generate() > BLOCK_SIZE + UNKNOWN_IDS
+    following.cancel()

@@ -364,3 +364,46 @@ def test_a_static_member_that_upgrades_a_group_whose_rebalance_is_open_gets_all_
     driver.settle(upgraded)
     assert sorted(upgraded.owns) == ALL
     assert state_of(driver.replayed()) == state_of(driver.machine)
+
+
+@pytest.mark.parametrize("moves", ["never", "before the members are asked to join", "after that"])
+def test_members_that_wait_for_partitions_join_again_when_the_group_becomes_classic(
+    driver: ConsumerDriver, moves: str
+) -> None:
+    """Seed 401954 (short): a classic member waits for partitions of the last member of the consumer protocol, which
+    comes back as a classic member. The classic group had them as assigned, but nobody told the waiting member.
+    """
+    new = driver.joined(instance_id="i1")
+    driver.advance(2)
+    waiting = ClassicClient(driver)
+    waiting.join()
+    waiting.read(waiting.sync())
+    assert waiting.owns == ()
+    new.leave(-2)
+    static = ClassicClient(driver, "i1")
+    static.join()
+    group = driver.machine.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    if moves == "after that":
+        driver.advance(0.1)
+    if moves != "never":
+        driver.restart()  # another coordinator loads the group
+    driver.advance(0.1)
+    group = driver.machine.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert waiting.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_join_again_after_a_failover_when_the_last_member_of_the_consumer_protocol_has_left(
+    driver: ConsumerDriver,
+) -> None:
+    new = driver.joined()
+    driver.advance(2)
+    waiting = ClassicClient(driver)
+    waiting.join()
+    waiting.read(waiting.sync())
+    new.leave()
+    driver.restart()
+    driver.advance(0.1)
+    assert waiting.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
