@@ -23,8 +23,9 @@ Why this protocol is correct:
 - *Not decided means aborted*, by the next sweep or by the timeout. If the driver died between removing the timeouts and
   the decision, only the next sweep aborts the transactions. A write without a writeId has no next run, so its
   transactions keep their timeouts.
-- *A write without a writeId* has a name that no other run has. So its run is the owner from the start, and its first
-  state is the decision.
+- *A write without a writeId* has its own name, which contains the id of its run. No other run becomes the owner of this
+  name before a decision is written, because other runs find the name only by its decision. So the tasks need not take
+  the query over, and the first state is the decision. Only under its own name may a run begin without a state.
 - *A replay* of a decided batch must have the decided rows, and writes only the lost partitions. The state has the
   digests of the last batches. A replay may bring other rows under the number of a decided batch (because the checkpoint
   was restored from a backup, or its last entry was torn); the sink refuses such rows instead of skipping them.
@@ -47,7 +48,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest, digest_sum
-from oncelog_pipeline.sink.names import short
+from oncelog_pipeline.sink.names import short, unnamed_query
 from oncelog_pipeline.sink.operations import (
     NEW_CHECKPOINT,
     BatchDiffers,
@@ -345,11 +346,12 @@ async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> Stat
 
 
 async def _state(cluster: Cluster[Any], batch: Batch) -> State | None:
-    """Return the state of the query. A write without a writeId has no record before its decision, because no other run
-    has its name: its state is then that of its run.
+    """Return the state of the query. A write without a writeId has no record under its own name before its decision:
+    its state is then that of its run. If a record of another write is missing, which this run has taken over, a third
+    run has removed it.
     """
     state = await cluster.read_state(batch.query)
-    return State(batch.run) if state is None and batch.query.is_unnamed else state
+    return State(batch.run) if state is None and batch.query == unnamed_query(batch.run) else state
 
 
 async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:

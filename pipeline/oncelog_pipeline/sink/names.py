@@ -20,7 +20,7 @@ PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
-"""Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
+"""Prefix of the query name for a batch write without a writeId; the full id of the run follows the prefix."""
 TURNS: Final = 4
 """The number of batches after which a transactional id is used again. It is not used again immediately, because a
 superseded attempt may be paused with that id.
@@ -79,6 +79,11 @@ class Query:
             return None
         parts = transactional_id.removeprefix(self.tasks_prefix).split("/")
         return parts[0] if len(parts) >= 3 else None
+
+
+def unnamed_query(run: str) -> Query:
+    """Return the own name of a batch write without a writeId, whose run has this (full) id."""
+    return Query(UNNAMED_PREFIX + run)
 
 
 def short(run: str) -> str:

@@ -8,8 +8,9 @@ decided transactions, writes the rows of the transactions that have timed out, a
 Why this is correct:
 
 - *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
-  even if it has committed its rows. These rows then count as the rows of the write that took over the state. If two
-  writes of the same rows both succeed, each of them has therefore written its own rows.
+  even if it has committed its rows. These rows then count as the rows of the write that took over the state. So if
+  several writes of the same rows succeed, the rows appear once for each of them: either the write has written them, or
+  it has taken over the rows of one write that failed.
 - *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that removal.
 - *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 

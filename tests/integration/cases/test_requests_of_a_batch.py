@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from oncelog.connection.transport import BrokerConnection
 from oncelog_pipeline.sink import exactly_once, unnamed
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, unnamed_query
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 TASK_REQUESTS = 9
@@ -51,8 +52,9 @@ async def task(cluster: KafkaCluster, batch: Batch, topic: str) -> TaskMessage:
 def test_a_write_without_a_name_takes_few_requests(address: str, topic: str, asked: Counter[str]) -> None:
     async def play() -> None:
         async with KafkaCluster(address, task_timeout_ms=60_000) as cluster:
-            for number in range(3):  # the process has read the state topic before the last write
-                batch = Batch(Query(f"{UNNAMED_PREFIX}{topic}-{number}"), f"{number:08d}-run", 0)
+            for _ in range(3):  # the process has read the state topic before the last write
+                run = str(uuid.uuid4())
+                batch = Batch(unnamed_query(run), run, 0)
                 asked.clear()
                 message = await task(cluster, batch, topic)
                 in_task = Counter(asked)

@@ -10,10 +10,10 @@ import pytest
 from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
 
 from oncelog_pipeline.sink import exactly_once, unnamed
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, unnamed_query
 from oncelog_pipeline.sink.operations import NotAllOpen, TakenOver
 from oncelog_pipeline.sink.orphans import UNNAMED_KEPT_SECONDS, finish_unnamed
-from oncelog_pipeline.sink.state import Batch, TaskMessage
+from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 
 Rows = Mapping[int, Sequence[int]]
 ROWS: Rows = {0: [1, 2], 1: [3], 2: [4]}
@@ -29,7 +29,8 @@ class Write:
 
     def __init__(self, cluster: SimulatedCluster, number: int) -> None:
         self.cluster = cluster
-        self.batch = Batch(Query(f"{UNNAMED_PREFIX}{number}"), f"{number:08d}-run", 0)
+        run = f"{number:08d}-0000-4000-8000-000000000000"
+        self.batch = Batch(unnamed_query(run), run, 0)
         self.messages: list[TaskMessage] = []
 
     async def tasks(self, rows: Rows) -> None:
@@ -215,6 +216,28 @@ async def test_a_second_try_that_dies_is_followed_by_a_third(writes: Writes) -> 
     assert writes.seen == ALL
     await second.abort()
     assert writes.seen == ALL
+
+
+async def test_a_retry_that_another_retry_has_overtaken_fails(writes: Writes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third write takes over from the second one, repairs the rows, and removes the state of the first write."""
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    second, third = await writes.begin(), await writes.begin()
+    take_over = exactly_once.take_over
+
+    async def third_is_quicker(cluster: Any, batch: Batch) -> State:
+        state = await take_over(cluster, batch)
+        if batch.run == second.batch.run:
+            await third.commit()
+        return state
+
+    monkeypatch.setattr(exactly_once, "take_over", third_is_quicker)
+    with pytest.raises(TakenOver, match="the state was removed"):
+        await second.commit()
+    await second.abort()
+    assert writes.seen == ALL
+    writes.check_over()
 
 
 async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
