@@ -23,7 +23,7 @@ from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.cluster import NO_NODE
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
-from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.errors import CorruptRecords, ErrorCode, KafkaError, error_for
 from oncelog_protocol.messages.fetch import FetchRequest, IsolationLevel
 from oncelog_protocol.uuids import ZERO_UUID
 
@@ -62,7 +62,8 @@ class LastRecords:
 
     async def read(self) -> Mapping[bytes, LastRecord]:
         """Return the last record of each key, up to the last stable offset at the time of the call. The caller must not
-        change the result. Raises KafkaError, and TimeoutError if no record arrives for READ_SECONDS seconds.
+        change the result. Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no
+        record arrives for READ_SECONDS seconds.
         """
         async with self._reading, asyncio.timeout(READ_SECONDS) as timeout:
             loop = asyncio.get_running_loop()
@@ -74,8 +75,8 @@ class LastRecords:
                         await self._find_log()
                     last_stable_offset = await self._fetch()
                 except KafkaError as error:
-                    if not error.retriable:
-                        raise
+                    if not error.retriable or isinstance(error, CorruptRecords):
+                        raise  # the log has the same bytes at the next attempt
                     end = None  # look up the leader again, and whether the log is still the same
                 else:
                     end = last_stable_offset if end is None else end
@@ -143,4 +144,5 @@ class LastRecords:
                 self._records.pop(key, None)
             else:
                 self._records[key] = LastRecord(record.offset, record.timestamp_ms, record.value)
-        self._position = fetched.end_offset
+        # not `end_offset`: `take` stops before an unreadable batch, at which the next Fetch begins
+        self._position = fetched.next_offset

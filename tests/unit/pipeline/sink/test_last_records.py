@@ -11,7 +11,7 @@ from tests.support.pipeline.state_log import StateLog
 from tests.support.virtual_time import run_virtually
 
 from oncelog import TopicPartition
-from oncelog.errors import AuthorizationFailed
+from oncelog.errors import AuthorizationFailed, CorruptRecords
 from oncelog_pipeline.sink.last_records import READ_SECONDS, LastRecords
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.uuids import ZERO_UUID
@@ -145,6 +145,23 @@ def test_an_error_that_does_not_pass_is_raised(log: StateLog) -> None:
     log.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     with pytest.raises(AuthorizationFailed):
         read_after(log)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_an_unreadable_batch_is_reported_and_not_skipped(log: StateLog, number: int) -> None:
+    for key in (b"a", b"b", b"c"):
+        log.add(key, b"1")
+    log.batches[number][-2] ^= 0xFF
+
+    async def play() -> float:
+        reader = Reader(log)
+        began = asyncio.get_running_loop().time()
+        for _ in range(2):
+            with pytest.raises(CorruptRecords):
+                await reader.values()
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtually(play()) < 1
 
 
 def test_a_read_waits_a_limited_time_for_the_next_records(log: StateLog) -> None:
