@@ -7,6 +7,9 @@ Invariants:
 
 - `_records` has the last committed record of each key among all records below `_position`; keys whose last record is a
   tombstone are omitted.
+- A read includes every record that was acknowledged before it. A leader that was just elected may report a high
+  watermark, and a last stable offset, below such records, but answers ListOffsets only when its high watermark has
+  caught up (KIP-207). So ListOffsets comes before the first Fetch in each leader epoch.
 - The records are kept only for the same log: if the topic has another id, or its partition another leader epoch (a new
   leader may have truncated the log), the next read starts at the beginning of the log. Without topic ids (brokers
   before Apache Kafka 2.8) every read starts there.
@@ -19,12 +22,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from oncelog import Admin, TopicPartition
-from oncelog.admin import EARLIEST_TIMESTAMP
+from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from oncelog.cluster import NO_NODE
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
 from oncelog.errors import CorruptRecords, ErrorCode, KafkaError, error_for
+from oncelog.metadata.list_offsets import CONSUMER
 from oncelog_protocol.messages.fetch import FetchRequest, IsolationLevel
+from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog_protocol.uuids import ZERO_UUID
 
 FETCH_BYTES: Final = 4 << 20
@@ -60,32 +65,49 @@ class LastRecords:
         self._position = 0
         self._records: dict[bytes, LastRecord] = {}
 
-    async def read(self) -> Mapping[bytes, LastRecord]:
-        """Return the last record of each key, up to the last stable offset at the time of the call. The caller must not
-        change the result. Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no
+    async def read(self, *, beyond: int = -1) -> Mapping[bytes, LastRecord]:
+        """Return the last record of each key, up to the last stable offset at the time of the call. `beyond` is the
+        offset of a record that is known to be committed: the read goes beyond it. The caller must not change the
+        result. Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no
         record arrives for READ_SECONDS seconds.
         """
-        async with self._reading, asyncio.timeout(READ_SECONDS) as timeout:
-            loop = asyncio.get_running_loop()
-            end: int | None = None
-            while True:
+        try:
+            async with asyncio.timeout(READ_SECONDS) as timeout:
+                return await self._read(beyond, timeout)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{self._partition}: no record from offset {self._position} on was committed or could be read within"
+                f" {READ_SECONDS:.0f} seconds: does oncelog txns find-hanging show a transaction, or has the topic lost"
+                " records?"
+            ) from error
+
+    async def _read(self, beyond: int, timeout: asyncio.Timeout) -> Mapping[bytes, LastRecord]:
+        """See `read`. Progress postpones the timeout. Other reads may run between two requests of this one."""
+        loop = asyncio.get_running_loop()
+        log: _Log | None = None
+        end = -1
+        while True:
+            async with self._reading:
                 before = self._position
                 try:
-                    if end is None:
+                    if log is None or log != self._log:
+                        log = None
                         await self._find_log()
                     last_stable_offset = await self._fetch()
                 except KafkaError as error:
                     if not error.retriable or isinstance(error, CorruptRecords):
                         raise  # the log has the same bytes at the next attempt
-                    end = None  # look up the leader again, and whether the log is still the same
+                    log = None  # look up the leader again, and whether the log is still the same
                 else:
-                    end = last_stable_offset if end is None else end
+                    if log is None:
+                        log, end = self._log, max(last_stable_offset, beyond + 1)
                     if self._position >= end:
                         return self._records
-                if self._position != before:
-                    timeout.reschedule(loop.time() + READ_SECONDS)
-                else:
-                    await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
+                has_advanced = self._position != before
+            if has_advanced:
+                timeout.reschedule(loop.time() + READ_SECONDS)
+            else:
+                await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
 
     async def _find_log(self) -> None:
         """Look up the leader, and forget the records if the log may be another than in the last read."""
@@ -94,9 +116,28 @@ class LastRecords:
         partition = topic.partitions[index]
         self._leader = partition.leader
         log = _Log(topic.topic_id, partition.leader_epoch)
+        if log != self._log:
+            await self._wait_for_high_watermark(log)
         if log != self._log or topic.topic_id == ZERO_UUID:
             self._start_at(0)
             self._log = log
+
+    async def _wait_for_high_watermark(self, log: _Log) -> None:
+        """Ask the leader for the end of the log, which it answers only when its high watermark has caught up. Raises
+        KafkaError OFFSET_NOT_AVAILABLE before that, which `read` retries.
+        """
+        name, index = self._partition
+        wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=log.leader_epoch, timestamp=LATEST_TIMESTAMP
+        )
+        # read_uncommitted, because a leader may hold back the last stable offset until open transactions have ended
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[wanted])]
+        )
+        response = await self._admin.send_to(self._leader, request)
+        answer: Any = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise error_for(answer.error_code, f"{self._partition}: {ErrorCode.of(answer.error_code).meaning}")
 
     def _start_at(self, offset: int) -> None:
         self._position = offset

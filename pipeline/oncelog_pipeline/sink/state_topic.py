@@ -59,7 +59,8 @@ class StateTopic:
         committed = offsets.get(self.partition)
         value = None if committed is None else await self._record(committed.offset, query)
         if value is None:
-            value = await self._last_of(query)
+            # a leader that was just elected may not return the record yet, though it has a committed offset
+            value = await self._last_of(query, -1 if committed is None else committed.offset)
         if value is None and committed is None and offsets:
             raise self.kept_elsewhere(query.id, offsets)
         return None if value is None else state_from_json(value)
@@ -136,7 +137,9 @@ class StateTopic:
                 )
         return found
 
-    async def _last_of(self, query: Query) -> bytes | None:
-        """Return the last committed value of the query, from all its records. Raises KafkaError, TimeoutError."""
-        record = (await self._last_records.read()).get(query.id.encode())
+    async def _last_of(self, query: Query, known: int) -> bytes | None:
+        """Return the last committed value of the query, from all its records up to the offset `known` and beyond.
+        Raises KafkaError, TimeoutError.
+        """
+        record = (await self._last_records.read(beyond=known)).get(query.id.encode())
         return None if record is None else record.value

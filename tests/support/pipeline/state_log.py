@@ -9,6 +9,7 @@ from oncelog import TopicPartition
 from oncelog.cluster import Partition, Topic
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP, ListOffsetsRequest, ListOffsetsResponse
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.builder import single_record_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -32,6 +33,8 @@ class StateLog:
         self.batches_at_once = 100
         self.errors: list[ErrorCode] = []
         """The errors with which the next Fetch requests are answered."""
+        self.lag = 0
+        """For this many ListOffsets requests, the high watermark of the new leader is 0, below acknowledged records."""
         self.fetched: list[int] = []
 
     @property
@@ -67,24 +70,36 @@ class StateLog:
     async def list_offsets(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
         return {partition: SimpleNamespace(offset=self.start) for partition in wanted}
 
-    async def send_to(self, node: int, request: FetchRequest) -> FetchResponse:
+    async def send_to(self, node: int, request: Any) -> Any:
         assert node == 7
+        return self._end_of_log(request) if isinstance(request, ListOffsetsRequest) else self._fetch(request)
+
+    def _end_of_log(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         wanted = request.topics[0].partitions[0]
-        assert request.isolation_level == 1
+        assert (wanted.timestamp, wanted.current_leader_epoch) == (LATEST_TIMESTAMP, self.leader_epoch)
+        answer = ListOffsetsResponse.ListOffsetsTopicResponse
+        found = answer.ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=self.end)
+        if self.lag:
+            self.lag -= 1
+            found.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+        return ListOffsetsResponse(topics=[answer(name=request.topics[0].name, partitions=[found])])
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
+        wanted = request.topics[0].partitions[0]
+        last_stable_offset = 0 if self.lag else self.last_stable_offset
+        readable = last_stable_offset if request.isolation_level else 0 if self.lag else self.end
         self.fetched.append(wanted.fetch_offset)
-        data = Data(partition_index=0, error_code=0, high_watermark=self.end)
+        data = Data(partition_index=0, error_code=0, high_watermark=0 if self.lag else self.end)
         if self.errors:
             data.error_code = self.errors.pop(0)
-        elif wanted.current_leader_epoch != self.leader_epoch:
+        elif wanted.current_leader_epoch not in (self.leader_epoch, -1):
             data.error_code = ErrorCode.FENCED_LEADER_EPOCH
         elif not self.start <= wanted.fetch_offset <= self.end:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
-            data.last_stable_offset = self.last_stable_offset
+            data.last_stable_offset = last_stable_offset
             found = [
-                batch
-                for batch in self.batches
-                if wanted.fetch_offset <= RecordBatch(batch).last_offset < self.last_stable_offset
+                batch for batch in self.batches if wanted.fetch_offset <= RecordBatch(batch).last_offset < readable
             ]
             data.records = b"".join(found[: self.batches_at_once])
             data.aborted_transactions = [

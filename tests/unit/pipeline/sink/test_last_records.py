@@ -116,6 +116,34 @@ def test_after_a_change_of_the_leader_the_log_is_read_from_its_beginning(log: St
     assert read_after(log, elect) == {b"a": b"1", b"c": b"2"}
 
 
+def test_a_leader_that_was_just_elected_is_read_once_its_high_watermark_has_caught_up(log: StateLog) -> None:
+    """KIP-207: until then, the last stable offset may be below records that the previous leader has acknowledged."""
+    log.add(b"a", b"1")
+
+    def elect() -> None:
+        log.leader_epoch += 1
+        log.lag = 3
+
+    assert read_after(log, elect) == {b"a": b"1"}
+
+
+def test_a_read_goes_beyond_a_record_that_is_known_to_be_committed(log: StateLog) -> None:
+    log.add(b"other", b"1", commits=None, producer_id=3)
+    known = log.end
+    log.add(b"a", b"1")
+    log.last_stable_offset = 0
+
+    async def play() -> list[bytes]:
+        reader = LastRecords(log, TopicPartition("states", 0))  # type: ignore[arg-type]
+        assert not await reader.read()
+        reading = asyncio.ensure_future(reader.read(beyond=known))
+        await asyncio.sleep(5)  # of virtual time
+        log.last_stable_offset = log.end
+        return list(await reading)
+
+    assert b"a" in run_virtually(play())
+
+
 def test_without_topic_ids_each_read_begins_at_the_beginning(log: StateLog) -> None:
     log.topic_id = ZERO_UUID
     log.add(b"a", b"1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from tests.support.pipeline.state_log import StateLog
 from tests.support.virtual_time import run_virtually
 
 from oncelog import TopicPartition
-from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.state import State
 from oncelog_pipeline.sink.state_topic import StateTopic
 
@@ -55,6 +57,34 @@ def test_a_decision_that_is_written_between_two_reads_is_found(log: NoOffsets) -
         return [*found, await topic.read(QUERY)]
 
     assert run_virtually(play()) == [None, State("run", 7), None]
+
+
+class OffsetOfRecord(NoOffsets):
+    """A state topic with a committed offset for each query, at the first record."""
+
+    async def offsets(self, group: str, *, require_stable: bool) -> dict[TopicPartition, Any]:
+        return {TopicPartition(STATE_TOPIC, 0): SimpleNamespace(offset=0)}
+
+
+def test_a_decision_that_a_new_leader_does_not_show_yet_is_waited_for() -> None:
+    """Its high watermark may be below the record (KIP-207), though the record's offset is committed."""
+    log = OffsetOfRecord()
+    log.add(QUERY.id.encode(), State("run", 7).as_json())
+    log.lag = 3
+    assert run_virtually(states(log).read(QUERY)) == State("run", 7)
+
+
+def test_the_search_goes_beyond_the_committed_offset() -> None:
+    """A former leader that does not know its successor ends before the record."""
+    log = OffsetOfRecord()
+
+    async def play() -> State | None:
+        reading = asyncio.ensure_future(states(log).read(QUERY))
+        await asyncio.sleep(5)  # of virtual time
+        log.add(QUERY.id.encode(), State("run", 7).as_json())
+        return await reading
+
+    assert run_virtually(play()) == State("run", 7)
 
 
 @pytest.mark.parametrize("is_newer", [False, True])
