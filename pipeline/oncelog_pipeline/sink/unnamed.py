@@ -56,7 +56,13 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
             await _forget(cluster, batch)  # an earlier call has decided
         return
     again = Batch(earlier, batch.run, batch.number)
-    lost = (await exactly_once.take_over(cluster, again)).lost
+    taken = await exactly_once.take_over(cluster, again)
+    if taken.batch != batch.number:
+        # Since the last look at the state, its driver or another retry has ended that write and removed its state.
+        await cluster.remove_state(earlier, taken)
+        await commit(cluster, batch, told, topic)
+        return
+    lost = taken.lost
     repairs = [replace(each, batch=again, written=each.written if each.partition in lost else None) for each in told]
     await exactly_once.commit(cluster, again, repairs, target)
     await _forget(cluster, again)

@@ -240,6 +240,32 @@ async def test_a_retry_that_another_retry_has_overtaken_fails(writes: Writes, mo
     writes.check_over()
 
 
+@pytest.mark.parametrize("is_alive", [True, False], ids=["its driver", "another retry"])
+async def test_a_write_that_ends_just_before_it_is_taken_over_is_another_write(
+    writes: Writes, monkeypatch: pytest.MonkeyPatch, is_alive: bool
+) -> None:
+    """The state is removed between the last look at it and the takeover."""
+    first, second, third = await writes.begin(), await writes.begin(), await writes.begin()
+    take_over = exactly_once.take_over
+    if is_alive:
+        await exactly_once.commit(writes.cluster, first.batch, first.messages, "id/0")
+    else:
+        await first.commit_and_die(1)
+
+    async def too_late(cluster: Any, batch: Batch) -> State:
+        if batch.run == second.batch.run:
+            monkeypatch.setattr(exactly_once, "take_over", take_over)
+            await (unnamed._forget(cluster, first.batch) if is_alive else third.commit())
+        return await take_over(cluster, batch)
+
+    monkeypatch.setattr(exactly_once, "take_over", too_late)
+    await second.commit()
+    if is_alive:
+        await third.abort()
+    assert writes.seen == sorted(ALL + ALL)
+    writes.check_over()
+
+
 async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
     """The first write is slow. The write finishes while the second write checks whether the driver of the first write
     is alive.
