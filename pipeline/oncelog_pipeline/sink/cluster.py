@@ -186,6 +186,9 @@ class KafkaCluster(Lifecycle):
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
 
+    async def has_had_state(self, query: Query) -> bool:
+        return await self._states.has_had(query)
+
     async def states_by_name(self) -> dict[str, Kept]:
         """Return the state of each query, by the query's name. Raises KafkaError, TimeoutError."""
         return await self._states.all()

@@ -122,8 +122,8 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     over the query for its run. The tasks of a write without a writeId need not do that, because no other run has its
     name. Raises TakenOver, SetBack.
     """
-    if batch.query.is_unnamed and not await cluster.has_committed(batch.query.id):
-        return True  # the first transaction of the query's own producer is the decision
+    if batch.query.is_unnamed and not await cluster.has_had_state(batch.query):
+        return True  # the first state is the decision
     state = await cluster.read_state(batch.query)
     if state is None and batch.query.is_unnamed:
         # The state was removed after the decision. No driver would end the transaction of such a late attempt.

@@ -65,6 +65,12 @@ class StateTopic:
             raise self.kept_elsewhere(query.id, offsets)
         return None if value is None else state_from_json(value)
 
+    async def has_had(self, query: Query) -> bool:
+        """Return whether a state of the query was written, even if it was removed since: the removal commits the offset
+        of its record, too. Takes one request. Raises KafkaError.
+        """
+        return self.partition in await self._admin.groups.offsets(query.id, require_stable=True)
+
     def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
         """Return the error for a group that has committed offsets in another topic; the group belongs to a query, or to
         one partition of a query.

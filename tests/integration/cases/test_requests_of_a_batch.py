@@ -13,6 +13,7 @@ from oncelog.connection.transport import BrokerConnection
 from oncelog_pipeline.sink import exactly_once, unnamed
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
 from oncelog_pipeline.sink.names import Query, unnamed_query
+from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 TASK_REQUESTS = 9
@@ -63,6 +64,8 @@ def test_a_write_without_a_name_takes_few_requests(address: str, topic: str, ask
             assert in_task.total() <= UNNAMED_TASK_REQUESTS, in_task
             assert asked.total() <= UNNAMED_COMMIT_REQUESTS, asked
             assert not await cluster.states_by_name()
+            with pytest.raises(TakenOver, match="the write has ended"):
+                await task(cluster, batch, topic)
 
     asyncio.run(play())
 

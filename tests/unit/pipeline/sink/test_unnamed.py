@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -143,6 +144,24 @@ async def test_an_attempt_that_begins_after_the_decision_writes_nothing(writes: 
     late = Write(writes.cluster, 1)
     await late.tasks(ROWS)
     assert [message.written for message in late.messages] == [None] * len(ROWS)
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["decided", "removed"])
+async def test_an_attempt_that_begins_after_a_new_owner_of_a_decided_write_writes_nothing(
+    writes: Writes, is_removed: bool
+) -> None:
+    """A new owner makes the coordinator forget that the write's own transactional id has committed."""
+    write = await writes.begin()
+    await write.commit_and_die(1)
+    await write.abort()
+    if is_removed:
+        await unnamed._forget(writes.cluster, write.batch)
+        await writes.cluster.own(write.batch.query)
+    late = Write(writes.cluster, 1)
+    with pytest.raises(TakenOver) if is_removed else nullcontext():
+        await late.tasks(ROWS)
+    assert not any(message.written for message in late.messages)
+    assert writes.cluster.open_now() == []
 
 
 async def test_an_aborted_write_that_was_not_decided_leaves_nothing(writes: Writes) -> None:
