@@ -65,15 +65,17 @@ class LastRecords:
         self._position = 0
         self._records: dict[bytes, LastRecord] = {}
 
-    async def read(self, *, beyond: int = -1) -> Mapping[bytes, LastRecord]:
+    async def read(self, *, beyond: int = -1, waits_for_open: bool = False) -> Mapping[bytes, LastRecord]:
         """Return the last record of each key, up to the last stable offset at the time of the call. `beyond` is the
-        offset of a record that is known to be committed: the read goes beyond it. The caller must not change the
+        offset of a record that is known to be committed: the read goes beyond it. With
+        `waits_for_open` the read goes up to the high watermark, so it waits until all transactions that are open at the
+        time of the call have ended. The caller must not change the
         result. Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no
         record arrives for READ_SECONDS seconds.
         """
         try:
             async with asyncio.timeout(READ_SECONDS) as timeout:
-                return await self._read(beyond, timeout)
+                return await self._read(timeout, beyond, waits_for_open=waits_for_open)
         except TimeoutError as error:
             raise TimeoutError(
                 f"{self._partition}: no record from offset {self._position} on was committed or could be read within"
@@ -81,7 +83,7 @@ class LastRecords:
                 " records?"
             ) from error
 
-    async def _read(self, beyond: int, timeout: asyncio.Timeout) -> Mapping[bytes, LastRecord]:
+    async def _read(self, timeout: asyncio.Timeout, beyond: int, *, waits_for_open: bool) -> Mapping[bytes, LastRecord]:
         """See `read`. Progress postpones the timeout. Other reads may run between two requests of this one."""
         loop = asyncio.get_running_loop()
         log: _Log | None = None
@@ -93,14 +95,15 @@ class LastRecords:
                     if log is None or log != self._log:
                         log = None
                         await self._find_log()
-                    last_stable_offset = await self._fetch()
+                    high_watermark, last_stable_offset = await self._fetch()
                 except KafkaError as error:
                     if not error.retriable or isinstance(error, CorruptRecords):
                         raise  # the log has the same bytes at the next attempt
                     log = None  # look up the leader again, and whether the log is still the same
                 else:
                     if log is None:
-                        log, end = self._log, max(last_stable_offset, beyond + 1)
+                        log = self._log
+                        end = max(high_watermark if waits_for_open else last_stable_offset, beyond + 1)
                     if self._position >= end:
                         return self._records
                 has_advanced = self._position != before
@@ -143,8 +146,10 @@ class LastRecords:
         self._position = offset
         self._records = {}
 
-    async def _fetch(self) -> int:
-        """Fetch the records from the position on, and return the last stable offset. Raises KafkaError."""
+    async def _fetch(self) -> tuple[int, int]:
+        """Fetch the records from the position on, and return the high watermark and the last stable offset. Raises
+        KafkaError.
+        """
         name, index = self._partition
         assert self._log is not None
         wanted = FetchRequest.FetchTopic.FetchPartition(
@@ -173,8 +178,7 @@ class LastRecords:
             raise error_for(answer.error_code, f"{self._partition}: {ErrorCode.of(answer.error_code).meaning}")
         if answer.records:
             self._add(memoryview(answer.records), AbortedTransactions(answer.aborted_transactions or ()))
-        last_stable_offset: int = answer.last_stable_offset
-        return last_stable_offset
+        return answer.high_watermark, answer.last_stable_offset
 
     def _add(self, data: memoryview, aborted: AbortedTransactions) -> None:
         """Add the committed records of a Fetch response. Raises CorruptRecords."""

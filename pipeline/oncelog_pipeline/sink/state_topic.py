@@ -128,10 +128,11 @@ class StateTopic:
 
     async def all(self) -> dict[str, Kept]:
         """Return the last state of each query, by the query's name. An unreadable state is skipped with a warning, so
-        that it does not block other queries. Raises KafkaError, TimeoutError.
+        that it does not block other queries. Waits until writes of states that are in progress have ended, because such
+        a transaction hides later states of other queries. Raises KafkaError, TimeoutError.
         """
         found = {}
-        for key, record in (await self._last_records.read()).items():
+        for key, record in (await self._last_records.read(waits_for_open=True)).items():
             if not key.startswith(PREFIX.encode()):
                 continue
             name = key.decode(errors="replace").removeprefix(PREFIX)

@@ -87,6 +87,37 @@ def test_the_search_goes_beyond_the_committed_offset() -> None:
     assert run_virtually(play()) == State("run", 7)
 
 
+@pytest.fixture
+def hidden(log: NoOffsets) -> NoOffsets:
+    """A log with a decision behind the open transaction of another query's owner."""
+    log.add(Query("other").id.encode(), State("x", 1).as_json(), commits=None, producer_id=3)
+    log.add(QUERY.id.encode(), State("run", 7).as_json())
+    log.last_stable_offset = 0
+    return log
+
+
+def test_all_states_include_a_decision_behind_an_open_transaction(hidden: NoOffsets) -> None:
+    """Otherwise a retry would not find the write that it repeats."""
+
+    async def play() -> list[str]:
+        topic = states(hidden)
+        reading = asyncio.ensure_future(topic.all())
+        await asyncio.sleep(5)  # of virtual time
+        assert await topic.read(Query("new")) is None  # does not wait
+        assert not reading.done()
+        hidden.aborted.append((3, 0))
+        hidden.last_stable_offset = hidden.end
+        hidden.add(Query("later").id.encode(), State("y", 1).as_json(), commits=None, producer_id=4)  # not waited for
+        return list(await reading)
+
+    assert run_virtually(play()) == ["q"]
+
+
+def test_a_transaction_that_does_not_end_is_reported(hidden: NoOffsets) -> None:
+    with pytest.raises(TimeoutError, match=r"no record from offset 0 on .* oncelog txns find-hanging"):
+        run_virtually(states(hidden).all())
+
+
 @pytest.mark.parametrize("is_newer", [False, True])
 def test_among_all_states_one_of_a_newer_release_is_skipped(
     log: NoOffsets, caplog: pytest.LogCaptureFixture, is_newer: bool
