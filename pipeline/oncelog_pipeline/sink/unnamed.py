@@ -28,7 +28,7 @@ from typing import Final
 
 from oncelog_pipeline.sink import exactly_once
 from oncelog_pipeline.sink.digest import Digest
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, is_unnamed
 from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.orphans import Orphanage
 from oncelog_pipeline.sink.state import Batch, State, TaskMessage
@@ -95,7 +95,7 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
         return None
     brought = {message.partition: message.digest for message in messages if message.written is not None}
     for name, (state, _) in sorted((await cluster.states_by_name()).items()):
-        is_another = name.startswith(UNNAMED_PREFIX) and name != batch.query.name and state.batch == batch.number
+        is_another = is_unnamed(name) and name != batch.query.name and state.batch == batch.number
         is_same = is_another and (state.digest, state.target) == (digest, target) and _can_repair(state, brought)
         if is_same and await _is_left(cluster, Query(name), state):
             return Query(name)

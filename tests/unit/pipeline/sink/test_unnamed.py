@@ -375,6 +375,21 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
     writes.check_over()
 
 
+async def test_a_write_id_may_begin_like_the_name_of_a_write_without_one(writes: Writes) -> None:
+    """Its state is kept, so that a restarted job writes nothing."""
+    query = Query("batch-2026-11-27")
+    load, again = Write(writes.cluster, 1), Write(writes.cluster, 2)
+    load.batch, again.batch = Batch(query, "11111111-run", 0), Batch(query, "22222222-run", 0)
+    await load.tasks(ROWS)
+    await exactly_once.commit(writes.cluster, load.batch, load.messages)
+    writes.cluster.age_seconds = UNNAMED_KEPT_SECONDS + 1
+    await finish_unnamed(writes.cluster)
+    await writes.cluster.own(query)  # by a run that died
+    await again.tasks(ROWS)
+    await exactly_once.commit(writes.cluster, again.batch, again.messages)
+    assert writes.seen == ALL
+
+
 async def test_the_states_are_read_once_before_a_write(writes: Writes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read takes all records of the state topic, and a connection of its own."""
     await (await writes.begin()).commit_and_die(1)
