@@ -137,7 +137,8 @@ def gathered(parts: Sequence[UndecodedBatch]) -> list[tuple[Any, ...]]:
 @examples(60, of=150)
 @given(st.lists(BATCH, min_size=1, max_size=5), st.data())
 def test_the_rows_are_those_of_each_batch(described: list[dict[str, Any]], data: st.DataObject) -> None:
-    parts = parts_of(described)
+    repeats = data.draw(st.integers(1, 3), "repeats")  # consecutive batches with the same lengths
+    parts = parts_of([each for each in described for _ in range(repeats)])
     if data.draw(st.booleans(), "cut"):
         start = data.draw(st.integers(0, parts[-1].end), "start")
         end = data.draw(st.integers(start, parts[-1].end + 5), "end")

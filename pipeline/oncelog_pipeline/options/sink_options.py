@@ -12,7 +12,7 @@ from oncelog.errors import InvalidTopic
 from oncelog.names import check_topic
 from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.reading import OptionError, Options
-from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+from oncelog_pipeline.sink.names import STATE_TOPIC, write_id
 
 STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId", "includeHeaders")
@@ -67,9 +67,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
     # Read it only to check it: it has no effect on a sink, as in Spark's connector.
     options.flag("includeHeaders", False)
-    write_id = options.text("writeId", None)
-    if write_id is not None:
-        options.parsed("writeId", Query)
+    if "writeId" in options:
+        options.parsed("writeId", write_id)
     for name in ("topic", STATE_OPTION):
         if name in options:
             options.parsed(name, _topic)
@@ -79,7 +78,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         options.text("topic", None),
         Delivery(delivery),
         options.text(STATE_OPTION, STATE_TOPIC),
-        write_id,
+        options.text("writeId", None),
         task_timeout_ms,
         client_settings.common(found),
         found,

@@ -10,6 +10,7 @@ takes over.
 - `orphans.py` (no I/O) commits decided transactions whose driver died.
 - `unnamed.py` (no I/O) finds the earlier write that a batch write without a writeId repeats.
 - `per_task.py` (no I/O) is the alternative delivery, in which each task commits its own rows.
+- `last_records.py` reads the last record of each key of a topic, and keeps the records between two reads.
 - `state_topic.py` stores the state of all queries.
 - `cluster.py` implements the operations with oncelog's client.
 """

@@ -167,7 +167,7 @@ class KafkaCluster(Lifecycle):
         self._task_timeout_ms = task_timeout_ms
         self._patience_seconds = patience_seconds
         self._admin = Admin(bootstrap_servers, **self._settings)
-        self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
+        self._states = StateTopic(self._admin, state_topic)
         self._may_list = True
         self._may_ask_durations = True
         self._may_keep = True
@@ -185,6 +185,9 @@ class KafkaCluster(Lifecycle):
 
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
+
+    async def has_had_state(self, query: Query) -> bool:
+        return await self._states.has_had(query)
 
     async def states_by_name(self) -> dict[str, Kept]:
         """Return the state of each query, by the query's name. Raises KafkaError, TimeoutError."""

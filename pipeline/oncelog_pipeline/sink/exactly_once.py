@@ -23,6 +23,9 @@ Why this protocol is correct:
 - *Not decided means aborted*, by the next sweep or by the timeout. If the driver died between removing the timeouts and
   the decision, only the next sweep aborts the transactions. A write without a writeId has no next run, so its
   transactions keep their timeouts.
+- *A write without a writeId* has its own name, which contains the id of its run. No other run becomes the owner of this
+  name before a decision is written, because other runs find the name only by its decision. So the tasks need not take
+  the query over, and the first state is the decision. Only under its own name may a run begin without a state.
 - *A replay* of a decided batch must have the decided rows, and writes only the lost partitions. The state has the
   digests of the last batches. A replay may bring other rows under the number of a decided batch (because the checkpoint
   was restored from a backup, or its last entry was torn); the sink refuses such rows instead of skipping them.
@@ -45,7 +48,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest, digest_sum
-from oncelog_pipeline.sink.names import short
+from oncelog_pipeline.sink.names import short, unnamed_query
 from oncelog_pipeline.sink.operations import (
     NEW_CHECKPOINT,
     BatchDiffers,
@@ -53,6 +56,7 @@ from oncelog_pipeline.sink.operations import (
     DecidedButAborted,
     NotAllOpen,
     NotRepairable,
+    Owner,
     SetBack,
     StateLost,
     Superseded,
@@ -115,8 +119,15 @@ async def write_task(
 
 async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool:
     """Return whether the rows of this partition must still be written. The first task that calls this function takes
-    over the query for its run. Raises TakenOver, SetBack."""
+    over the query for its run. The tasks of a write without a writeId need not do that, because no other run has its
+    name. Raises TakenOver, SetBack.
+    """
+    if batch.query.is_unnamed and not await cluster.has_had_state(batch.query):
+        return True  # the first state is the decision
     state = await cluster.read_state(batch.query)
+    if state is None and batch.query.is_unnamed:
+        # The state was removed after the decision. No driver would end the transaction of such a late attempt.
+        raise TakenOver(f"{batch}: the write has ended")
     polls = 0 if partition == FIRST_PARTITION else POLLS
     while not _is_settled(state, batch) and polls:
         polls -= 1
@@ -229,14 +240,22 @@ def set_back(batch: Batch, decided: int) -> SetBack:
 
 
 async def commit(
-    cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage], target: str | None = None
-) -> None:
+    cluster: Cluster[Any],
+    batch: Batch,
+    messages: Iterable[TaskMessage],
+    target: str | None = None,
+    *,
+    removes_state: bool = False,
+) -> bool:
     """Write the decision to commit the batch, which covers the transactions of all its tasks, and commit these
     transactions. May be called again for the same batch.
 
-    `target` (see `State`) is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or
-    BatchDiffers is raised, no decision was written. If DecidedButAborted is raised, the decision remains, and the next
-    run repairs it. After any other error of the cluster the batch may or may not be decided; `abort` finds out.
+    `target` (see `State`) is stored with the decision. With `removes_state` the owner that has written the decision
+    removes it when all transactions are committed. Returns whether the state topic has a state of the query.
+
+    If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or BatchDiffers is raised, no decision was written, or a later
+    write of the same rows has taken over the decision. If DecidedButAborted is raised, the decision remains, and the
+    next run repairs it. After any other error of the cluster the batch may or may not be decided; `abort` finds out.
     """
     told = list(messages)
     written = [
@@ -262,22 +281,35 @@ async def commit(
             _check_repair(state, batch, written, digest)
         kept = await _keep_open(cluster, batch, written)
         decision = state.decided(batch.number, kept, digest, target)
-        await _end(cluster, await _decide(cluster, state, batch, decision), batch)
+        owner = await _decide(cluster, state, batch, decision)
+        try:
+            await _end(cluster, decision, batch)
+            await _sweep(cluster, batch, (short(batch.run), *state.former))
+            if removes_state:
+                await owner.write(None)
+        except Superseded:
+            raise TakenOver(
+                f"{batch}: a later write of the same rows has taken this one over, as its driver seemed dead"
+            ) from None
+        finally:
+            await owner.close()
+        return not removes_state
     await _sweep(cluster, batch, (short(batch.run), *state.former))
+    return state.batch >= batch.number or not batch.query.is_unnamed
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
     """Abort a batch whose commit is not decided. If the commit is decided, finish it: Spark also calls `abort` after a
     `commit` that has raised an error. If a newer run has taken over, do nothing.
     """
-    state = await cluster.read_state(batch.query)
+    state = await _state(cluster, batch)
     if state is None or state.run != batch.run:
         return
     # becoming the owner fences an earlier owner, so a decision in progress is either written by now or will never be
     # written
     owner = await cluster.own(batch.query)
     await owner.close()
-    state = await cluster.read_state(batch.query)
+    state = await _state(cluster, batch)
     if state is None or state.run != batch.run or state.batch > batch.number:
         return
     decided = state.transactions if state.batch == batch.number else ()
@@ -313,9 +345,18 @@ async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> Stat
     return state
 
 
+async def _state(cluster: Cluster[Any], batch: Batch) -> State | None:
+    """Return the state of the query. A write without a writeId has no record under its own name before its decision:
+    its state is then that of its run. If a record of another write is missing, which this run has taken over, a third
+    run has removed it.
+    """
+    state = await cluster.read_state(batch.query)
+    return State(batch.run) if state is None and batch.query == unnamed_query(batch.run) else state
+
+
 async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
     """Return the state, which must belong to this run. Raises TakenOver."""
-    state = await cluster.read_state(batch.query)
+    state = await _state(cluster, batch)
     if state is None or state.run != batch.run:
         found = "was removed" if state is None else f"is that of run {short(state.run)}, batch {state.batch}"
         raise TakenOver(f"{batch}: the state {found}: another run of this query is active")
@@ -399,10 +440,10 @@ def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_o
         )
 
 
-async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
-    """Write the query's state with the decision to commit a batch. Raises TooManyTasks if the state is too large, and
-    TakenOver if another run has
-    written the state or becomes its owner.
+async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> Owner:
+    """Write the query's state with the decision to commit a batch, and return the owner that has written it, which the
+    caller must close. Raises TooManyTasks if the state is too large, and TakenOver if another run has written the state
+    or becomes its owner.
     """
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
@@ -410,17 +451,18 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
             f" record of {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or"
             " choose delivery=exactly-once-per-task"
         )
-    owner = await cluster.own(batch.query)
+    owner: Owner = await cluster.own(batch.query)
     try:
         # read the state again as the owner, because only an owner is certain to read the latest state
-        if await cluster.read_state(batch.query) != seen:
+        if await _state(cluster, batch) != seen:
             raise TakenOver(f"{batch}: another run has taken over")
         await owner.write(state)
-        return state
-    except Superseded:
-        raise TakenOver(f"{batch}: another run takes over") from None
-    finally:
+    except BaseException as error:
         await owner.close()
+        if isinstance(error, Superseded):
+            raise TakenOver(f"{batch}: another run takes over") from None
+        raise
+    return owner
 
 
 async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:

@@ -20,11 +20,12 @@ PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
-"""Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
+"""Prefix of the query name for a batch write without a writeId; the full id of the run follows the prefix."""
 TURNS: Final = 4
 """The number of batches after which a transactional id is used again. It is not used again immediately, because a
 superseded attempt may be paused with that id.
 """
+_UNNAMED: Final = re.compile(UNNAMED_PREFIX + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -51,7 +52,7 @@ class Query:
     @property
     def is_unnamed(self) -> bool:
         """Return whether this is a batch write without a writeId, whose name differs in each run."""
-        return self.name.startswith(UNNAMED_PREFIX)
+        return is_unnamed(self.name)
 
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
         """Return the transactional id of one attempt.
@@ -79,6 +80,29 @@ class Query:
             return None
         parts = transactional_id.removeprefix(self.tasks_prefix).split("/")
         return parts[0] if len(parts) >= 3 else None
+
+
+def is_unnamed(name: str) -> bool:
+    """Return whether this is the name of a batch write without a writeId: the prefix and a full UUID, because a writeId
+    may begin with the prefix, too (`batch-2026-11-27`).
+    """
+    return _UNNAMED.fullmatch(name) is not None
+
+
+def write_id(text: str) -> Query:
+    """Return the query of a writeId. Raises ValueError for an invalid name, and for the name of a write without one."""
+    query = Query(text)
+    if query.is_unnamed:
+        raise ValueError(
+            f"{text!r}: {UNNAMED_PREFIX!r} and a UUID is the name of a write without a writeId, whose state is removed:"
+            " choose another word before the UUID, for example load-"
+        )
+    return query
+
+
+def unnamed_query(run: str) -> Query:
+    """Return the own name of a batch write without a writeId, whose run has this (full) id."""
+    return Query(UNNAMED_PREFIX + run)
 
 
 def short(run: str) -> str:

@@ -119,6 +119,11 @@ class Cluster(Protocol[P_co]):
         write.
         """
 
+    async def has_had_state(self, query: Query) -> bool:
+        """Return whether a state of the query was ever written, even if it was removed since; after pending writes and
+        removals of the state have ended. This is known for offsets.retention.minutes (a week) after the last write.
+        """
+
     async def own(self, query: Query) -> Owner:
         """Make this process the query's owner."""
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog_pipeline.sink.exactly_once import commit_decided
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, is_unnamed
 from oncelog_pipeline.sink.operations import Cluster
 from oncelog_pipeline.sink.state import Batch, State
 
@@ -47,13 +47,14 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
     """Commit all decided transactions that are still open, for all queries whose names begin with `prefix`. Returns for
     each query with open transactions the lost partitions, whose transactions had timed out.
     """
-    return await _finish(cluster, await cluster.states_by_name(), prefix)
+    states = await cluster.states_by_name()
+    return await _finish(cluster, {name: kept for name, kept in states.items() if name.startswith(prefix)})
 
 
-async def _finish(cluster: Orphanage, states: Mapping[str, Kept], prefix: str) -> dict[str, frozenset[int]]:
+async def _finish(cluster: Orphanage, states: Mapping[str, Kept]) -> dict[str, frozenset[int]]:
     finished = {}
     for name, (state, _) in states.items():
-        if name.startswith(prefix) and await _is_any_open(cluster, state):
+        if await _is_any_open(cluster, state):
             batch = Batch(Query(name), state.run, state.batch)
             finished[name] = await commit_decided(cluster, state.transactions, batch)
             logger.warning(
@@ -68,10 +69,10 @@ async def finish_unnamed(cluster: Orphanage) -> None:
     """Commit the decided transactions that writes without a writeId have left open; after that remove states that are
     older than UNNAMED_KEPT_SECONDS.
     """
-    states = await cluster.states_by_name()
-    await _finish(cluster, states, UNNAMED_PREFIX)
+    states = {name: kept for name, kept in (await cluster.states_by_name()).items() if is_unnamed(name)}
+    await _finish(cluster, states)
     for name, (state, age_seconds) in states.items():
-        if name.startswith(UNNAMED_PREFIX) and age_seconds > UNNAMED_KEPT_SECONDS:
+        if age_seconds > UNNAMED_KEPT_SECONDS:
             await cluster.remove_state(Query(name), state)
 
 

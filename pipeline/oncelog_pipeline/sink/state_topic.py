@@ -3,19 +3,21 @@
 Reading a state takes two requests: one for the committed offset of the query's group, and a Fetch from that offset. The
 offset is committed in the same transaction as the record, so transactions of other queries do not delay the read. A
 group's offset expires (`offsets.retention.minutes`, a week without a batch); the record does not expire. If the offset
-has expired, the entire topic is read.
+has expired, or the query is new, the state is searched among all records of the topic, of which a process reads each
+only once (`last_records.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from oncelog import Admin, Consumer, ConsumerRecord, NewTopic, TopicPartition
+from oncelog import Admin, NewTopic, TopicPartition
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
+from oncelog_pipeline.sink.last_records import READ_SECONDS, LastRecords
 from oncelog_pipeline.sink.names import PREFIX, STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import StateLost
 from oncelog_pipeline.sink.orphans import Kept
@@ -26,8 +28,6 @@ from oncelog_protocol.records.record import read_records
 
 ONE_BATCH: Final = 1
 """The fetch size in bytes; a broker returns at least one batch, however large."""
-POLL_MS: Final = 1000
-READ_SECONDS: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -35,22 +35,14 @@ logger = logging.getLogger(__name__)
 class StateTopic:
     """Reads the states with one admin client, whose connections it shares."""
 
-    def __init__(
-        self,
-        admin: Admin,
-        bootstrap_servers: str,
-        name: str = STATE_TOPIC,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`settings` are keyword arguments that all of oncelog's clients accept."""
+    def __init__(self, admin: Admin, name: str = STATE_TOPIC) -> None:
         self._admin = admin
-        self._bootstrap_servers = bootstrap_servers
-        self._settings = dict(settings or {})
         self._leader: int | None = None
         """Node id of the last known leader; None before the first lookup, and after the leader has returned an
         error.
         """
         self.partition = TopicPartition(name, 0)
+        self._last_records = LastRecords(admin, self.partition)
 
     async def ensure(self) -> None:
         """Create the topic if it does not exist. Raises KafkaError."""
@@ -67,10 +59,17 @@ class StateTopic:
         committed = offsets.get(self.partition)
         value = None if committed is None else await self._record(committed.offset, query)
         if value is None:
-            value = await self._last_of(query)
+            # a leader that was just elected may not return the record yet, though it has a committed offset
+            value = await self._last_of(query, -1 if committed is None else committed.offset)
         if value is None and committed is None and offsets:
             raise self.kept_elsewhere(query.id, offsets)
         return None if value is None else state_from_json(value)
+
+    async def has_had(self, query: Query) -> bool:
+        """Return whether a state of the query was written, even if it was removed since: the removal commits the offset
+        of its record, too. Takes one request. Raises KafkaError.
+        """
+        return self.partition in await self._admin.groups.offsets(query.id, require_stable=True)
 
     def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
         """Return the error for a group that has committed offsets in another topic; the group belongs to a query, or to
@@ -129,11 +128,12 @@ class StateTopic:
 
     async def all(self) -> dict[str, Kept]:
         """Return the last state of each query, by the query's name. An unreadable state is skipped with a warning, so
-        that it does not block other queries. Raises KafkaError, TimeoutError.
+        that it does not block other queries. Waits until writes of states that are in progress have ended, because such
+        a transaction hides later states of other queries. Raises KafkaError, TimeoutError.
         """
         found = {}
-        for key, record in (await self._last_records()).items():
-            if record.value is None or not key.startswith(PREFIX.encode()):
+        for key, record in (await self._last_records.read(waits_for_open=True)).items():
+            if not key.startswith(PREFIX.encode()):
                 continue
             name = key.decode(errors="replace").removeprefix(PREFIX)
             try:
@@ -144,24 +144,9 @@ class StateTopic:
                 )
         return found
 
-    async def _last_of(self, query: Query) -> bytes | None:
-        """Read the entire state topic and return the last committed value of the query. Raises TimeoutError."""
-        record = (await self._last_records()).get(query.id.encode())
-        return None if record is None else record.value
-
-    async def _last_records(self) -> dict[bytes, ConsumerRecord]:
-        """Read the last committed record of each key. Raises TimeoutError if no record arrives for READ_SECONDS
-        seconds.
+    async def _last_of(self, query: Query, known: int) -> bytes | None:
+        """Return the last committed value of the query, from all its records up to the offset `known` and beyond.
+        Raises KafkaError, TimeoutError.
         """
-        records: dict[bytes, ConsumerRecord] = {}
-        async with Consumer(
-            self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings
-        ) as consumer:
-            consumer.assign([self.partition])
-            end = (await consumer.end_offsets([self.partition]))[self.partition]
-            while (position := await consumer.position(self.partition)) < end:
-                async with asyncio.timeout(READ_SECONDS):
-                    while await consumer.position(self.partition) == position:
-                        for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
-                            records[record.key or b""] = record
-        return records
+        record = (await self._last_records.read(beyond=known)).get(query.id.encode())
+        return None if record is None else record.value

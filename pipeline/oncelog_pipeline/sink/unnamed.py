@@ -8,8 +8,9 @@ decided transactions, writes the rows of the transactions that have timed out, a
 Why this is correct:
 
 - *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
-  even if it has committed its rows. These rows then count as the rows of the write that took over the state. If two
-  writes of the same rows both succeed, each of them has therefore written its own rows.
+  even if it has committed its rows. These rows then count as the rows of the write that took over the state. So if
+  several writes of the same rows succeed, the rows appear once for each of them: either the write has written them, or
+  it has taken over the rows of one write that failed.
 - *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that removal.
 - *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 
@@ -27,7 +28,7 @@ from typing import Final
 
 from oncelog_pipeline.sink import exactly_once
 from oncelog_pipeline.sink.digest import Digest
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, is_unnamed
 from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.orphans import Orphanage
 from oncelog_pipeline.sink.state import Batch, State, TaskMessage
@@ -51,16 +52,21 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
     target = await cluster.target(topic) if topic is not None and has_rows else None
     earlier = None if target is None else await _same_write(cluster, batch, told, target)
     if earlier is None:
-        await exactly_once.commit(cluster, batch, told, target)
-        await _forget(cluster, batch)
+        if await exactly_once.commit(cluster, batch, told, target, removes_state=True):
+            await _forget(cluster, batch)  # an earlier call has decided
         return
     again = Batch(earlier, batch.run, batch.number)
-    lost = (await exactly_once.take_over(cluster, again)).lost
+    taken = await exactly_once.take_over(cluster, again)
+    if taken.batch != batch.number:
+        # Since the last look at the state, its driver or another retry has ended that write and removed its state.
+        await cluster.remove_state(earlier, taken)
+        await commit(cluster, batch, told, topic)
+        return
+    lost = taken.lost
     repairs = [replace(each, batch=again, written=each.written if each.partition in lost else None) for each in told]
     await exactly_once.commit(cluster, again, repairs, target)
     await _forget(cluster, again)
     await exactly_once.abort(cluster, batch, [each for each in told if each.partition not in lost])
-    await _forget(cluster, batch)
     logger.warning(
         "%s: repeats the write %s, whose driver died: its rows are written once; partitions written now: %s",
         batch,
@@ -89,7 +95,7 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
         return None
     brought = {message.partition: message.digest for message in messages if message.written is not None}
     for name, (state, _) in sorted((await cluster.states_by_name()).items()):
-        is_another = name.startswith(UNNAMED_PREFIX) and name != batch.query.name and state.batch == batch.number
+        is_another = is_unnamed(name) and name != batch.query.name and state.batch == batch.number
         is_same = is_another and (state.digest, state.target) == (digest, target) and _can_repair(state, brought)
         if is_same and await _is_left(cluster, Query(name), state):
             return Query(name)

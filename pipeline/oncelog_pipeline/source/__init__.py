@@ -9,5 +9,6 @@
 - `ends.py` caches the ends of all partitions while nothing changes.
 - `watch.py` lets the brokers report when records beyond the known ends exist.
 - `lag.py` (pure) computes from a query's progress how many offsets the query is behind the ends of its partitions.
+- `kept_consumers.py` keeps the consumer of a task for the next task of the same process.
 - `reading.py` reads the records of one range.
 """

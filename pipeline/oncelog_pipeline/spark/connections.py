@@ -19,6 +19,7 @@ from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.sink_options import SinkOptions
 from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.sink.cluster import KafkaCluster
+from oncelog_pipeline.source.kept_consumers import KeptConsumers
 
 T = TypeVar("T")
 S = TypeVar("S", KafkaCluster, Admin)
@@ -32,6 +33,7 @@ class Connections:
         self._loop = asyncio.new_event_loop()
         self._opening = asyncio.Lock()
         self._open: dict[str, Any] = {}
+        self.consumers = KeptConsumers()
         threading.Thread(target=self._loop.run_forever, name="oncelog", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

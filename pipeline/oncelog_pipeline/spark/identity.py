@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pyspark import TaskContext
 
 from oncelog_pipeline.options.reading import OptionError
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query, unnamed_query
 from oncelog_pipeline.sink.state import Batch
 from oncelog_pipeline.spark.pyspark_api import PYSPARK
 
@@ -60,7 +60,7 @@ class BatchWrite:
 
     @property
     def batch(self) -> Batch:
-        return Batch(Query(self.write_id or f"{UNNAMED_PREFIX}{self.run}"), self.run, 0)
+        return Batch(Query(self.write_id) if self.write_id else unnamed_query(self.run), self.run, 0)
 
 
 def this_attempt() -> Attempt:

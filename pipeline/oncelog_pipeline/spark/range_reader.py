@@ -54,6 +54,7 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
         poll_timeout_ms=options.poll_timeout_ms,
         fails_on_data_loss=options.fails_on_data_loss,
         settings=options.settings,
+        consumers=connections().consumers,
     )
     try:
         async for parts in reading:

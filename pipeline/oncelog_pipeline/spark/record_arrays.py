@@ -1,7 +1,7 @@
 """Decodes the records of many batches into Arrow arrays with numpy, without a Python object for each record.
 
 1. The decoder finds the beginnings of the records one after another, by the length in front of each record. Consecutive
-   records of equal length (a run) are found in one step.
+   records of equal length (a run) are found in one step, and so are consecutive batches with the same lengths.
 2. When all beginnings are known, each field is read for all records in one step, with arrays of positions and of
    lengths. 3. Arrow copies keys and values from the bytes of the fetch response, by their positions and lengths.
 
@@ -13,13 +13,14 @@ record see `oncelog_protocol.records.record`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from oncelog import UndecodedBatch
+from oncelog_protocol.records.batch import HEADER_SIZE
 
 MAX_BYTES: Final = 2**30
 """The maximum number of bytes that are decoded together: positions then fit into 32 bits, even if a record claims the
@@ -77,9 +78,23 @@ def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list
     if isinstance(whole, bytes | bytearray) and all(
         isinstance(each, memoryview) and each.obj is whole for each in views
     ):
-        begin = _address(whole)
-        return whole, [_address(each) - begin for each in views]
+        return whole, _positions(whole, batches)
     return b"".join(views), [0, *accumulate(len(each) for each in views)][:-1]
+
+
+def _positions(whole: bytes | bytearray, batches: Sequence[UndecodedBatch]) -> list[int]:
+    """Return the positions in `whole` at which the records of each batch begin. All batches are uncompressed parts of
+    `whole`.
+    """
+    begin = _address(whole)
+    found: list[int] = []
+    buffer: Any = None
+    for batch, _, _, _ in batches:
+        if batch.buffer is not buffer:  # all batches of a response have the same buffer
+            buffer = batch.buffer
+            position = _address(buffer) - begin + HEADER_SIZE
+        found.append(position + batch.start)
+    return found
 
 
 def _address(data: Any) -> int:
@@ -89,13 +104,11 @@ def _address(data: Any) -> int:
 
 def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: Sequence[int]) -> RecordArrays:
     content = np.frombuffer(data, np.uint8)
-    starts: list[Any] = []
-    for each, base in zip(batches, bases, strict=True):
-        starts += record_starts(data, base, base + len(each.data), each.batch.records_count)
-    at = np.concatenate(starts)
-    counts = np.array([each.batch.records_count for each in batches])
+    sizes, counts = [len(each.data) for each in batches], [each.batch.records_count for each in batches]
+    at = all_record_starts(data, bases, sizes, counts)
+    counts = np.array(counts)
     ends: Any = np.append(at[1:], np.int32(0))
-    ends[np.cumsum(counts) - 1] = [base + len(each.data) for each, base in zip(batches, bases, strict=True)]
+    ends[np.cumsum(counts) - 1] = np.add(bases, sizes)
 
     _, at = _varints(content, at, MAX_SHORT)
     timestamps, at = _varints(content, at + 1, MAX_LONG)  # `at + 1` skips the record's attributes, one byte
@@ -128,6 +141,50 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
         timestamps if kept is None else timestamps[kept],
         _types(is_append_time, counts, kept),
     )
+
+
+def all_record_starts(
+    data: bytes | bytearray, bases: Sequence[int], sizes: Sequence[int], counts: Sequence[int]
+) -> Any:
+    """Return an array of the positions at which the records of all batches begin. The records of a batch begin at its
+    base, and have a total size in bytes and a count.
+
+    Consecutive batches of equal size and count, as a producer writes them from records of equal size, are compared with
+    the first of them in one step. Raises the errors of `record_starts`.
+    """
+    content = np.frombuffer(data, np.uint8)
+    found: list[Any] = []
+    number = 0
+    for (size, count), batches in groupby(zip(sizes, counts, strict=True)):
+        following = number + len(list(batches))
+        base, *others = bases[number:following]
+        first = np.concatenate(record_starts(data, base, base + size, count))
+        found.append(first)
+        if others:
+            starts = np.array(others, np.int32)[:, np.newaxis] + (first - np.int32(base))
+            is_alike = _have_lengths_of(content, first, starts)
+            if is_alike.all():
+                found.append(starts.reshape(-1))
+            else:
+                for each, at, is_same in zip(others, starts, is_alike.tolist(), strict=True):
+                    found += [at] if is_same else record_starts(data, each, each + size, count)
+        number = following
+    return np.concatenate(found)
+
+
+def _have_lengths_of(content: Any, first: Any, starts: Any) -> Any:
+    """Return for each row of `starts` whether the records at these positions have the same lengths as the records at
+    `first`. Then they begin at these positions, because each record begins where the previous record ends.
+    """
+    is_alike: Any = np.ones(len(starts), np.bool_)
+    step = 0
+    columns = np.arange(len(first))
+    while len(columns):  # the columns whose lengths have a byte at `step`
+        bytes_of_first = content[first[columns] + step]
+        is_alike &= (content[starts[:, columns] + step] == bytes_of_first).all(axis=1)
+        columns = columns[bytes_of_first > 0x7F]
+        step += 1
+    return is_alike
 
 
 def record_starts(data: bytes | bytearray, position: int, end: int, count: int) -> list[Any]:

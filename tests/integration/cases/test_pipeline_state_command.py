@@ -12,7 +12,7 @@ from spark_sink_process import Abort, Commit, Task, run
 from test_spark_sink import Sink, batches
 from warm_commands import run_oncelog_text
 
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import unnamed_query
 from oncelog_pipeline.sink.operations import BatchDiffers, StateLost
 from oncelog_pipeline.sink.state import Batch
 
@@ -57,7 +57,8 @@ async def test_decided_batches_are_shown_and_reset(sink: Sink, address: str) -> 
 
 
 async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> None:
-    orphan = Batch(Query(f"{UNNAMED_PREFIX}{uuid.uuid4().hex}"), "00000001-run", 0)
+    run_id = str(uuid.uuid4())
+    orphan = Batch(unnamed_query(run_id), run_id, 0)
     messages = await sink.tasks(orphan)
     sink.dies(Commit(orphan, messages), "one ended")
     done = oncelog(address, "finish")

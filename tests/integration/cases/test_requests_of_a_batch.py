@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from oncelog.connection.transport import BrokerConnection
-from oncelog_pipeline.sink import exactly_once
+from oncelog_pipeline.sink import exactly_once, unnamed
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
-from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.names import Query, unnamed_query
+from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 TASK_REQUESTS = 9
 COMMIT_REQUESTS = 19
 """The number of requests of a commit with one broker; the first batch of a query needs more."""
+
+UNNAMED_TASK_REQUESTS = 10
+UNNAMED_COMMIT_REQUESTS = 29
+"""The same for a write without a writeId, whose first batch is its only one, with the look for an earlier write of the
+same rows.
+"""
 
 
 @pytest.fixture
@@ -33,19 +41,42 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counter
 
 
+async def task(cluster: KafkaCluster, batch: Batch, topic: str) -> TaskMessage:
+    """Write one row."""
+
+    async def write(producer: RowProducer) -> None:
+        await producer.send(topic, b"row", partition=0)
+
+    return await exactly_once.write_task(cluster, batch, 0, 0, batch.number, write)
+
+
+def test_a_write_without_a_name_takes_few_requests(address: str, topic: str, asked: Counter[str]) -> None:
+    async def play() -> None:
+        async with KafkaCluster(address, task_timeout_ms=60_000) as cluster:
+            for _ in range(3):  # the process has read the state topic before the last write
+                run = str(uuid.uuid4())
+                batch = Batch(unnamed_query(run), run, 0)
+                asked.clear()
+                message = await task(cluster, batch, topic)
+                in_task = Counter(asked)
+                asked.clear()
+                await unnamed.commit(cluster, batch, [message], topic)
+            assert in_task.total() <= UNNAMED_TASK_REQUESTS, in_task
+            assert asked.total() <= UNNAMED_COMMIT_REQUESTS, asked
+            assert not await cluster.states_by_name()
+            with pytest.raises(TakenOver, match="the write has ended"):
+                await task(cluster, batch, topic)
+
+    asyncio.run(play())
+
+
 def test_a_batch_of_one_task_takes_few_requests(address: str, topic: str, asked: Counter[str]) -> None:
-    async def task(cluster: KafkaCluster, batch: Batch) -> TaskMessage:
-        async def write(producer: RowProducer) -> None:
-            await producer.send(topic, b"row", partition=0)
-
-        return await exactly_once.write_task(cluster, batch, 0, 0, batch.number, write)
-
     async def play() -> None:
         async with KafkaCluster(address, task_timeout_ms=60_000) as cluster:
             for number in range(6):
                 batch = Batch(Query(topic), "12345678-run", number)
                 asked.clear()
-                message = await task(cluster, batch)
+                message = await task(cluster, batch, topic)
                 in_task = Counter(asked)
                 asked.clear()
                 await exactly_once.commit(cluster, batch, [message])

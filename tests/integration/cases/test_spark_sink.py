@@ -95,7 +95,7 @@ class Sink:
 
     async def state(self) -> State | None:
         async with Admin(self.address) as admin:
-            return await StateTopic(admin, self.address).read(self.query)
+            return await StateTopic(admin).read(self.query)
 
     async def seen(self) -> Counter[bytes]:
         """Return the rows that a read_committed consumer finds; it reaches the end of the log, because no transaction

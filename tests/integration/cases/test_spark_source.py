@@ -11,9 +11,11 @@ import pytest
 
 from oncelog import Admin, ColumnBatch, Consumer, NewTopic, Producer, TopicPartition
 from oncelog_pipeline.source.data_loss import DataLoss
+from oncelog_pipeline.source.kept_consumers import MAX_IDLE, KeptConsumers
 from oncelog_pipeline.source.ranges import OffsetRange, cut
 from oncelog_pipeline.source.reading import NothingRead, read_range
 
+SETTINGS: dict[str, Any] = {"isolation_level": "read_committed"}
 HEADERS = [("h", b"1"), ("none", None)]
 
 
@@ -24,7 +26,7 @@ async def create(address: str, topic: str) -> TopicPartition:
 
 
 async def read(address: str, wanted: OffsetRange, **options: Any) -> list[ColumnBatch]:
-    options = {"poll_timeout_ms": 60_000, "settings": {"isolation_level": "read_committed"}} | options
+    options = {"poll_timeout_ms": 60_000, "settings": SETTINGS} | options
     return [
         columns
         async for batches in read_range(address, wanted, **options)
@@ -126,3 +128,85 @@ async def test_an_open_transaction_before_the_end_is_told(address: str, topic: s
             await read(address, OffsetRange(topic, 0, 0, 1), poll_timeout_ms=300)
         await producer.commit_transaction()
     assert values(await read(address, OffsetRange(topic, 0, 0, 1))) == [b"open"]
+
+
+async def send_numbers(address: str, topic: str, count: int, *, first: int = 0) -> None:
+    async with Producer(address, batch_size=200) as producer:
+        for number in range(first, first + count):
+            await producer.send(topic, b"%d" % number)
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The client ids of all consumers that are started."""
+    found: list[str] = []
+    start = Consumer.start
+
+    async def started(self: Consumer) -> None:
+        found.append(self.config.client_id)
+        await start(self)
+
+    monkeypatch.setattr(Consumer, "start", started)
+    return found
+
+
+async def test_ranges_one_after_another_are_read_by_one_consumer(
+    address: str, topic: str, connected: list[str]
+) -> None:
+    """The log continues after each range, and the ranges of two topics alternate."""
+    topics = [topic, f"{topic}-other"]
+    for name in topics:
+        await create(address, name)
+        await send_numbers(address, name, 100)
+    consumers = KeptConsumers()
+    for start, end in ((0, 40), (40, 70), (0, 40), (99, 100), (10, 11)):
+        for name in topics:
+            found = values(await read(address, OffsetRange(name, 0, start, end), consumers=consumers))
+            assert found == [b"%d" % number for number in range(start, end)]
+    assert len(connected) == 1
+    await consumers.close()
+
+
+async def test_a_topic_that_was_created_again_is_read_by_the_same_consumer(address: str, topic: str) -> None:
+    consumers = KeptConsumers()
+    for first in (0, 100):
+        await create(address, topic)
+        await send_numbers(address, topic, 10, first=first)
+        found = values(await read(address, OffsetRange(topic, 0, 0, 10), consumers=consumers))
+        assert found == [b"%d" % number for number in range(first, first + 10)]
+        async with Admin(address) as admin:
+            await admin.delete_topics([topic])
+    await consumers.close()
+
+
+async def test_a_consumer_of_a_range_that_was_not_read_to_its_end_is_not_used_again(
+    address: str, topic: str, connected: list[str]
+) -> None:
+    await create(address, topic)
+    await send_numbers(address, topic, 100)
+    consumers = KeptConsumers()
+    with pytest.raises(NothingRead):
+        await read(address, OffsetRange(topic, 0, 100, 101), poll_timeout_ms=300, consumers=consumers)
+    reading = read_range(
+        address, OffsetRange(topic, 0, 0, 1000), poll_timeout_ms=60_000, settings=SETTINGS, consumers=consumers
+    )
+    await anext(reading)
+    await reading.aclose()  # as with limit(1)
+    assert len(values(await read(address, OffsetRange(topic, 0, 0, 100), consumers=consumers))) == 100
+    assert len(connected) == 3
+    await consumers.close()
+
+
+async def test_consumers_of_other_settings_are_kept_apart_and_few(
+    address: str, topic: str, connected: list[str]
+) -> None:
+    await create(address, topic)
+    await send_numbers(address, topic, 10)
+    consumers = KeptConsumers()
+    names = [f"reader-{number}" for number in range(MAX_IDLE + 1)]
+    for name in (*names, names[-1], names[0]):  # the first one is closed when the last one is kept
+        settings = SETTINGS | {"client_id": name}
+        found = values(await read(address, OffsetRange(topic, 0, 0, 10), settings=settings, consumers=consumers))
+        assert len(found) == 10
+    assert connected == [*names, names[0]]
+    await consumers.close()

@@ -137,6 +137,7 @@ class SimulatedOwner:
             self.cluster.states.pop(self.query, None)
         else:
             self.cluster.states[self.query] = state
+            self.cluster.had_state.add(self.query)
             self.cluster.was_lost |= bool(state.lost)
             self.cluster.deciders.add(self.query)
         await turn()
@@ -164,6 +165,8 @@ class SimulatedCluster:
         """Queries whose present owner was the last to commit the query's state; a new owner removes the query from this
         set.
         """
+        self.had_state: set[Query] = set()
+        """Queries whose state was ever written; it may have been removed."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before it would end."""
         self.targets: dict[str, str] = {}
@@ -179,6 +182,12 @@ class SimulatedCluster:
         state = self.states.get(query)
         await turn()
         return state
+
+    async def has_had_state(self, query: Query) -> bool:
+        await turn()
+        had_state = query in self.had_state
+        await turn()
+        return had_state
 
     async def states_by_name(self) -> dict[str, Kept]:
         await turn()

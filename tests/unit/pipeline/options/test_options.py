@@ -5,6 +5,7 @@ alternative.
 from __future__ import annotations
 
 import pickle
+import uuid
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from oncelog_pipeline.options import source_options as source_module
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions, sink_options
 from oncelog_pipeline.options.source_options import Bound, SourceOptions, Subscription, Where, source_options
+from oncelog_pipeline.sink.names import unnamed_query
 
 SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -210,6 +212,8 @@ def test_an_option_not_for_sinks_is_refused_with_the_reason() -> None:
     assert "needs it" in refusal(sink, **{"kafka.enable.idempotence": "false"})
     assert "one of exactly-once, exactly-once-per-task, at-least-once" in refusal(sink, delivery="exactly")
     assert "letters, digits" in refusal(sink, writeId="a/b")
+    own_name = unnamed_query(str(uuid.uuid4())).name
+    assert "choose another word before the UUID" in refusal(sink, writeId=own_name)
     assert "topic name" in refusal(sink, topic="")
     assert sink(delivery="At-Least-Once").delivery is Delivery.AT_LEAST_ONCE
 

@@ -63,6 +63,52 @@ def table(parts: list[UndecodedBatch], *, includes_headers: bool = False) -> Any
     return pa.Table.from_batches(made)
 
 
+def in_one_answer(parts: list[UndecodedBatch]) -> list[UndecodedBatch]:
+    """Return the batches as parts of one Fetch response."""
+    answer = memoryview(bytearray(b"an answer" + b"".join(part.batch.view for part in parts)))[9:]
+    found, position = [], 0
+    for part in parts:
+        batch = RecordBatch(answer, position)
+        found.append(part._replace(batch=batch, data=batch.payload))
+        position += batch.size
+    return found
+
+
+A, B = b"a" * 100, b"b" * 200
+ALIKE, OTHERWISE = [A, B, B, A], [B, A, B, A]
+"""Values of two batches that have equal size and count."""
+
+
+@pytest.mark.parametrize("is_one_answer", [False, True])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [ALIKE, ALIKE, OTHERWISE, ALIKE],
+        [ALIKE, OTHERWISE, OTHERWISE],
+        [[A], [A, A], [A, A], [A]],
+        [[b"x" * 9000] * 3] * 3,  # the length has three bytes
+        [[b"x" * 8190, b"y" * 8192]] * 2 + [[b"x" * 8192, b"y" * 8190]],
+    ],
+)
+def test_batches_of_equal_size_may_have_other_lengths(batches: list[list[bytes]], is_one_answer: bool) -> None:
+    parts = [batch_of(values, 10 * number) for number, values in enumerate(batches)]
+    found = table(in_one_answer(parts) if is_one_answer else parts)
+    assert found["value"].to_pylist() == [value for values in batches for value in values]
+
+
+def test_the_records_of_batches_with_the_same_lengths_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    find, calls = record_arrays.record_starts, []
+
+    def counted(*arguments: Any) -> list[Any]:
+        calls.append(arguments)
+        return find(*arguments)
+
+    monkeypatch.setattr(record_arrays, "record_starts", counted)
+    parts = [batch_of(LONG, 1000 * number) for number in range(20)]
+    assert table(in_one_answer(parts)).num_rows == 20 * len(LONG)
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("keys", [False, True])
 @pytest.mark.parametrize("values", [LONG, MIXED, [None] * 30, [b""] * 30, [b"x"]])
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
