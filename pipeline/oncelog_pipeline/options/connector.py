@@ -257,7 +257,7 @@ OF_CONSUMERS: Final = (
     ConnectorOption("kafka.max.poll.records", SOURCE, SAME, "", "500"),
     ConnectorOption("kafka.fetch.min.bytes", SOURCE, SAME, "", "1"),
     ConnectorOption("kafka.fetch.max.bytes", SOURCE, SAME, "", "1000"),
-    ConnectorOption("kafka.fetch.max.wait.ms", SOURCE, SAME, "", "500"),
+    ConnectorOption("kafka.fetch.max.wait.ms", SOURCE, SAME, "20 ms if it is not set", "500"),
     ConnectorOption("kafka.max.partition.fetch.bytes", SOURCE, SAME, "4 MiB if it is not set", "1000"),
     ConnectorOption("kafka.default.api.timeout.ms", SOURCE, SAME, "", "60000"),
     ConnectorOption("kafka.check.crcs", SOURCE, SAME, "", "true"),
