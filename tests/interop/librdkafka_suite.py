@@ -61,7 +61,8 @@ def built() -> Path:
     fetch(["npm", "pack", f"{PACKAGE}@{RELEASE}", "--pack-destination", str(directory)], PACKAGE)
     (archive,) = directory.glob("*.tgz")
     with tarfile.open(archive) as packed:
-        packed.extractall(directory, filter="data")
+        packed.extraction_filter = tarfile.data_filter if hasattr(tarfile, "data_filter") else None  # since 3.11.4
+        packed.extractall(directory)
     steps = (
         (["./configure", "--disable-sasl", "--disable-curl"], sources),
         (["make", f"-j{JOBS}", "libs"], sources),

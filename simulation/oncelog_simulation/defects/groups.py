@@ -125,7 +125,7 @@ DEFECTS: Final = (
         "sessions-not-restarted",
         "a coordinator that takes a group over does not notice that a member has died meanwhile",
         "oncelog_broker.coordinator.group.machine",
-        "                elif isinstance(group, ClassicGroup):\n                    self._step(group, effects).start_sessions()\n",
+        "                elif isinstance(group, ClassicGroup):\n                    self._resume(group, effects)\n",
         "                elif isinstance(group, ClassicGroup):\n                    pass\n",
         READS,
         60,

@@ -71,7 +71,7 @@ cannot sync directories.
 """
 
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
-_MARKED_DIRECTORY = re.compile(r"(?P<name>[a-zA-Z0-9._-]+-[0-9]+)\.[0-9a-f]{32}(?P<suffix>-delete|-stray)")
+_DELETED_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]{32}-delete")
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
@@ -139,8 +139,6 @@ class DataDirectory:
         """
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
-        self.strays: set[str] = set()
-        """The names of the logs of which the directory has a stray log, as last listed."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """Name of a checkpoint -> the entries of the checkpoint, as last read or written."""
         self._arriving: dict[str, dict[TopicPartition, int]] = {}
@@ -238,14 +236,12 @@ class DataDirectory:
         path = self.join(name)
         if not self._disk.is_directory(path):
             return
-        parsed, marked = parse_directory_name(name), _MARKED_DIRECTORY.fullmatch(name)
+        parsed = parse_directory_name(name)
         if parsed is not None:
             found.append(parsed)
-        elif marked is not None and marked["suffix"] == DELETE_DIRECTORY_SUFFIX:
+        elif _DELETED_DIRECTORY.fullmatch(name):
             deleted.append(path)
         else:
-            if marked is not None:
-                self.strays.add(marked["name"])
             logger.info("%s: not the log of a partition, ignored", path)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:

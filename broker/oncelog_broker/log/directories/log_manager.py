@@ -250,20 +250,12 @@ class LogManager:
         must host. `lost` has the paths of data directories that are lost. `replicated` (function) returns whether a
         partition also has replicas on other brokers.
         """
-        deleted = {_log_name(path) for _, path in self._deleted}
-        deleted -= {name for home in self._directories for name in home.strays}
+        deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
         missing = [key for key in partitions if key not in self._homes]
         for key, home, failure in offline_logs(missing, self._directories, deleted, lost, replicated):
             self._homes[key] = home
             self._missing.add(key)
             self._failures[key] = failure
-            self._keep_deleted(f"{key[0]}-{key[1]}")
-
-    def _keep_deleted(self, name: str) -> None:
-        """Free no deleted directory of the missing log `name`, because that may be its only complete copy."""
-        for entry in [entry for entry in self._deleted if _log_name(entry[1]) == name]:
-            self._deleted.remove(entry)
-            logger.error("%s: kept until the next start, because %s is missing", entry[1], name)
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
@@ -628,8 +620,3 @@ class LogManager:
         log.trimmer.before_truncation = self._checkpoints.lower_for_truncation
         log.trimmer.after_truncation = self._checkpoints.lower_after_truncation
         self.upkeep.register(log)
-
-
-def _log_name(path: str) -> str:
-    """Return the name that the directory of a deleted log had before."""
-    return os.path.basename(path).rpartition(".")[0]

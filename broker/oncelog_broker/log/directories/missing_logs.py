@@ -4,9 +4,6 @@ A missing log stays offline if a checkpoint shows that the log had records: if t
 does, it would assign the same offsets a second time. A missing log also stays offline if a data directory is lost,
 since the log may have been in that directory. Any other missing log may never have existed, because the creation of its
 topic may have been interrupted; it is created, empty, and one warning lists all of these partitions.
-
-The checkpoint entries of a deleted log remain for a while and do not count. If a stray log has the same name, they do
-count: perhaps an interrupted move (`future_log`) has left both directories.
 """
 
 from __future__ import annotations
@@ -46,8 +43,8 @@ def offline_logs(
     replicated: Callable[[TopicPartition], bool],
 ) -> Iterator[OfflineLog]:
     """Yield the missing logs that stay offline, and warn of the others. `deleted` has the names of the logs that are
-    deleted but not freed, without the names of stray logs. `lost` has the paths of lost data directories. `replicated`
-    (function) returns whether a partition also has replicas on other brokers.
+    deleted but not freed, `lost` the paths of lost data directories. `replicated` (function) returns whether a
+    partition also has replicas on other brokers.
     """
     created: dict[bool, list[str]] = {}
     for key in missing:

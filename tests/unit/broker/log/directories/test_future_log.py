@@ -362,19 +362,6 @@ def test_an_incomplete_copy_whose_log_is_missing_is_set_aside(broker: Broker) ->
     assert kept.endswith("-stray")
 
 
-def test_a_log_that_a_copy_was_set_aside_for_is_missing_even_if_its_original_waits_for_deletion(broker: Broker) -> None:
-    """An empty log would be created, and the original's directory freed, which may be the only complete one."""
-    future = broker.logs.make_future(WANTED, "/b", broker.log)()
-    future.copy(parts_of(broker.log, 0)[0])
-    broker.disk.rename("/a/orders-0", f"/a/orders-0.{'0' * 32}-delete")
-    broker.open()
-    broker.logs.note_missing([KEY])
-    assert "is missing" in broker.logs.failures[KEY]
-    broker.clock.advance_ms(10 * SMALL.file_delete_delay_ms)
-    broker.logs.purge_deleted(broker.clock.monotonic())
-    assert [name for name in broker.names("/a") if name.endswith("-delete")] != []
-
-
 def test_a_complete_copy_is_deleted_as_long_as_the_log_is_there(broker: Broker) -> None:
     future = broker.logs.make_future(WANTED, "/b", broker.log)()
     broker.disk.replace_file(f"{future.path}/{COMPLETE_FILE}", b"")
