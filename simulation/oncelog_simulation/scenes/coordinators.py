@@ -189,9 +189,9 @@ async def former_coordinator(stage: Stage) -> bool:
     if is_verified:
         await stage.pause(0.05, 0.3)
         code = await producer.write(former, place, second)
+        # The leader may accept the record as long as the marker is not written, and the abort then covers it. If it
+        # accepted the record behind the marker, the transaction would stay open, which the judges notice.
         stage.world.note("scene", "writes to an ended transaction", code=code.name)
-        if code is ErrorCode.NONE:
-            stage.notes.complain(stage.world, "scene", "a record is accepted after the end of its transaction")
     else:
         code = await producer.end(former, commits=True)
         stage.world.note("scene", "commits at the former coordinator", code=code.name)
