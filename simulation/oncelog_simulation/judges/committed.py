@@ -342,6 +342,8 @@ class Committed:
             yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
             prefix.is_cut = True  # so that this is reported only once
         if partition.high_watermark > prefix.end:
+            if partition.leads or self._may_have_led(broker, partition):
+                return  # its log could not be read in this look, for example because it is being moved
             yield (
                 f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
                 f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"

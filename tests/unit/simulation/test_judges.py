@@ -193,6 +193,23 @@ def test_a_leader_that_has_resigned_in_the_same_turn_may_have_raised_its_high_wa
     assert not may_have_led(3)
 
 
+def test_only_a_follower_may_not_show_more_than_the_judge_has_read() -> None:
+    """Seed 500055 (directed): the log of a leader could not be read while it was moved to another directory."""
+    judge, key = Committed(Notes()), (bytes(16), 0)
+    judge._prefixes[key] = Prefix()
+    state = SimpleNamespace(is_truncating=False)
+    log = SimpleNamespace(name="lines-0", log_start_offset=0, log_end_offset=4, is_offline=False, state=state)
+    partition: Any = SimpleNamespace(
+        topic="lines", topic_id=bytes(16), index=0, leader_epoch=1, log=log, high_watermark=4, last_stable_offset=4
+    )
+    broker: Any = SimpleNamespace(number=3)
+    partition.leads = True
+    assert list(judge._check_shown(broker, partition)) == []
+    partition.leads = False
+    (wrong,) = judge._check_shown(broker, partition)
+    assert "follows and has the high watermark 4" in wrong
+
+
 def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
     """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
 
