@@ -176,8 +176,13 @@ async def read_topics(
 
 async def _made_again(store: MetadataStore, stats: Mapping[str, Stat]) -> list[str]:
     """Return those of these topics whose node was deleted, or deleted and created again, since it was read."""
-    nodes = await store.get_many([paths.topic(name) for name in stats]) if stats else ()
-    return [name for name, node in zip(stats, nodes, strict=True) if node is None or node[1].czxid != stats[name].czxid]
+    names, made_again = list(stats), list[str]()
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        some = names[start : start + STATES_AT_A_TIME]
+        for name, node in zip(some, await store.get_many([paths.topic(each) for each in some]), strict=True):
+            if node is None or node[1].czxid != stats[name].czxid:
+                made_again.append(name)
+    return made_again
 
 
 async def _states(
@@ -206,7 +211,8 @@ async def read_partitions(
 ) -> list[Topic]:
     """Read the states of these partitions again; returns the topics of the cluster image with the new states. Unknown
     partitions are skipped, and topics without a change are omitted. If a state node was created after the state that
-    the image has was written, its topic may have been created again, so the entire topic is read.
+    the image has was written, its topic was created again, so the entire topic is read. A first state of a partition
+    proves nothing: the controller creates most states of a large topic after the topic.
     """
     made_again: set[str] = set()
     known = [key for key in keys if image.partition(*key) is not None]
@@ -215,7 +221,7 @@ async def read_partitions(
         for key, node in await _nodes(store, known[start : start + STATES_AT_A_TIME]):
             topic = image.topics[key.topic]
             before = topic.partitions[key.partition]
-            if node is not None and node[1].czxid > before.written:
+            if node is not None and node[1].czxid > before.written >= 0:
                 made_again.add(key.topic)
                 continue
             assignment = ReplicaAssignment(before.replicas, before.adding_replicas, before.removing_replicas)

@@ -211,6 +211,17 @@ async def test_the_new_state_of_a_topic_that_was_made_again_comes_with_its_new_i
     assert (topic.topic_id, topic.partitions[0].leader) == (b"j" * 16, 1)
 
 
+async def test_the_first_states_of_a_large_topic_are_read_without_reading_the_topic_each_time(cluster, monkeypatch):
+    """The controller creates most states after the topic."""
+    await cluster.multi(list(topic_operations("t", 3, with_states=False)))
+    image = (await reader.read_topics(cluster, reader.NOTHING_KNOWN, ["t"])).put_into(ClusterImage("cluster"))
+    state = Create(paths.partition_state("t", 2), encode_partition_state(PartitionState(1, 0, (1,), 1)))
+    await cluster.multi([Create(paths.partition("t", 2)), state])
+    monkeypatch.setattr(reader, "read_topics", None)
+    (topic,) = await reader.read_partitions(cluster, image, [reader.PartitionKey("t", 2)])
+    assert [topic.partitions[index].leader for index in range(3)] == [-1, -1, 1]
+
+
 async def test_a_topic_deleted_and_made_again_has_its_new_id(cluster, cache):
     await cluster.multi(list(topic_operations("t", with_states=False)))
     await settled(cache)
