@@ -66,12 +66,13 @@ class LastRecords:
         self._records: dict[bytes, LastRecord] = {}
 
     async def read(self, *, beyond: int = -1, waits_for_open: bool = False) -> Mapping[bytes, LastRecord]:
-        """Return the last record of each key, up to the last stable offset at the time of the call. `beyond` is the
-        offset of a record that is known to be committed: the read goes beyond it. With
-        `waits_for_open` the read goes up to the high watermark, so it waits until all transactions that are open at the
-        time of the call have ended. The caller must not change the
-        result. Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no
-        record arrives for READ_SECONDS seconds.
+        """Return the last record of each key, up to the last stable offset at the time of the call. The caller must not
+        change the result. `beyond` is the offset of a record that is known to be committed: the read goes beyond it.
+        With `waits_for_open` the read goes up to the high watermark, so it waits until all transactions that are open
+        at the time of the call have ended.
+
+        Raises KafkaError, also CorruptRecords at a batch that cannot be read, and TimeoutError if no record arrives for
+        READ_SECONDS seconds.
         """
         try:
             async with asyncio.timeout(READ_SECONDS) as timeout:
@@ -113,7 +114,9 @@ class LastRecords:
                 await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
 
     async def _find_log(self) -> None:
-        """Look up the leader, and forget the records if the log may be another than in the last read."""
+        """Look up the leader of the partition. If the partition has another topic id or leader epoch than at the last
+        read, forget all records.
+        """
         name, index = self._partition
         topic = (await self._admin.describe_topics([name]))[name]
         partition = topic.partitions[index]
@@ -173,7 +176,7 @@ class LastRecords:
             # records at the beginning were deleted, or records at the end were lost
             earliest = await self._admin.list_offsets({self._partition: EARLIEST_TIMESTAMP})
             self._start_at(earliest[self._partition].offset)
-            return await self._fetch()
+            raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._partition}: the read starts again")  # retriable
         if answer.error_code:
             raise error_for(answer.error_code, f"{self._partition}: {ErrorCode.of(answer.error_code).meaning}")
         if answer.records:

@@ -25,7 +25,7 @@ MOST_SHARED: Final = 5_000
 
 @contextmanager
 def copies_shared() -> Iterator[None]:
-    """Build copies of the metadata topic by topic, until the end of the `with` statement."""
+    """Until the end of the `with` statement, each broker builds its copy of the metadata topic by topic."""
     nodes_of, encode_copy = metadata_copy.nodes_of, metadata_copy.encode_copy
     shared: dict[bytes, bytes] = {}
 

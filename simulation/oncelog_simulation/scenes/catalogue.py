@@ -1,4 +1,4 @@
-"""Lists all scenes by name."""
+"""The table of all scenes: the name of a scene -> the scene."""
 
 from __future__ import annotations
 

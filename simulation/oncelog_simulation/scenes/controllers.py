@@ -1,4 +1,6 @@
-"""Scenes in which the controller changes while its decisions are under way."""
+"""Scenes in which another broker becomes controller before all brokers have heard of the former controller's
+decisions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ SCENES: Final[dict[str, Scene]] = {}
     seconds=16.0,
 )
 async def deposed_controller(stage: Stage) -> bool:
-    """At the same time a leader dies or a follower is cut off, so that there is something to decide."""
+    """While the controller is paused or cut off, a leader dies, a follower is cut off, or an administrator asks for a
+    move or an election, so that both controllers have something to decide.
+    """
     random, place = stage.random, stage.place()
     controller = stage.controller()
     others = stage.others(controller)

@@ -50,7 +50,7 @@ class Directing(ClientWorkload):
         end_all(world)
 
     async def live(self, world: World) -> None:
-        """Play the scene until the task is cancelled."""
+        """Bring the scene's situation about again and again, until the task is cancelled."""
         stage = Stage(world, self.notes)
         while True:
             await stage.until_whole()

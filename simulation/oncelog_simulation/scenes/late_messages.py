@@ -88,7 +88,9 @@ async def older_image(stage: Stage) -> bool:
     seconds=12.0,
 )
 async def former_life(stage: Stage) -> bool:
-    """The workload `late-peer-1` sends the requests. The follower has restarted, and its links are slow."""
+    """A follower with slow links has restarted. The workload `late-peer-1` sends Fetch requests that the follower could
+    have sent before its restart.
+    """
     random, place = stage.random, stage.place()
     leader = stage.leader(place)
     follower = random.choice(stage.followers(place))

@@ -37,7 +37,7 @@ FAST: Final[Choices] = {
 }
 """Settings of brokers with which a scene takes few seconds, and snapshots reach the disk soon."""
 SYNCED: Final[Choices] = {**FAST, "log.flush.interval.messages": ("1",)}
-"""With these settings, no power cut destroys records that were acknowledged."""
+"""Broker settings with group commit: each acknowledged record is on a disk, so a power cut does not destroy it."""
 UNSYNCED: Final[Choices] = {
     **FAST,
     "log.flush.interval.messages": (NEVER,),

@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 async def task(cluster: KafkaCluster, batch: Batch, topic: str) -> TaskMessage:
-    """Write one row."""
+    """Write one row to the topic, as a task of a batch write does."""
 
     async def write(producer: RowProducer) -> None:
         await producer.send(topic, b"row", partition=0)

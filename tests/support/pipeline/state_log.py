@@ -18,7 +18,9 @@ Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class StateLog:
-    """The log, its leader and its topic. `fetched` has the offset of each Fetch request."""
+    """Stands for an admin client, and answers as the leader of the state topic. `fetched` has the offset of each Fetch
+    request.
+    """
 
     config = SimpleNamespace(retry_backoff_ms=100)
 

@@ -19,7 +19,7 @@ QUERY = Query("q")
 
 
 class NoOffsets(StateLog):
-    """A state topic for whose queries no offset is committed."""
+    """Return a state topic. The groups of its queries have no committed offset, so each state is searched."""
 
     def __init__(self) -> None:
         super().__init__()
