@@ -65,8 +65,9 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
         produce_at(address, topic, [2, 11])
         again_if_late(run)
         ended = re.compile(r'oncelog_query_running{query="minutes",.*} 0.0')
-        # wait, because Spark calls listeners only some time after the batch
-        while not ended.search(text := metrics_of(server.url)):
+        read_all = re.compile(r'oncelog_query_rows_total{query="minutes",.*} 5.0')
+        # wait, because Spark calls listeners only some time after the batch, and the first run has ended before
+        while not (ended.search(text := metrics_of(server.url)) and read_all.search(text)):
             pass
     finally:
         server.close()
