@@ -168,7 +168,9 @@ def wrong_in(partition: Partition, expiry: Expiry = NEVER, *, may_lack_markers: 
     if walked is None:
         yield "cannot be read"
         return
-    is_whole = log.log_start_offset == 0 and not log.config.is_compacted and log.state.cleaner_checkpoint is None
+    # The log may begin in the middle of its first batch, and offsets below its start cannot be read.
+    start = log.log_start_offset
+    is_whole = start == 0 and not log.config.is_compacted and log.state.cleaner_checkpoint is None
     yield from _wrong_producers(partition, walked, expiry, is_whole=is_whole)
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
@@ -176,12 +178,12 @@ def wrong_in(partition: Partition, expiry: Expiry = NEVER, *, may_lack_markers: 
     for producer_id, began_at in () if may_lack_markers else walked.without_marker:
         yield f"has a transaction of producer {producer_id} since {began_at} without a marker"
     for epoch, offset in walked.epochs:
-        noted = log.leader_epochs.epoch_for_offset(offset)
+        noted = log.leader_epochs.epoch_for_offset(max(offset, start))
         if epoch >= 0 and noted != epoch:
             yield f"notes leader epoch {noted} for offset {offset}, whose batch has {epoch}"
     for offset in walked.offsets[:: max(1, len(walked.offsets) // MOST_READS)]:
         with unnoticed():
-            view = log.reader.read(offset, 1, upper_bound=log.log_end_offset, min_one_batch=True)
+            view = log.reader.read(max(offset, start), 1, upper_bound=log.log_end_offset, min_one_batch=True)
         first = next(iter(batches(bytes(view))), None)
         if first is None or first.base_offset != offset:
             yield f"reads another batch than the one at offset {offset}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.storage import append, open_log
 
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import TransactionState
@@ -28,7 +30,7 @@ from oncelog_simulation.judges.committed import Batch, Prefix
 from oncelog_simulation.judges.decisions import Decisions
 from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.leases import Leases
-from oncelog_simulation.judges.logs import Walked
+from oncelog_simulation.judges.logs import Walked, wrong_in
 from oncelog_simulation.judges.settings import wrong_settings
 
 ALL = ReplicaAssignment((1, 2, 3))
@@ -219,3 +221,16 @@ def test_a_broker_must_not_lead_when_its_session_has_expired(
     assert len(list(judge.look_closely(world))) == told
     assert list(judge.look_closely(world)) == [], "told once"
     assert heard == [7]
+
+
+# --- logs
+
+
+def test_a_log_that_begins_in_the_middle_of_a_batch_is_right(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "lines-0")
+    append(log, b"a", b"b", b"c")
+    append(log, b"d")
+    log.trimmer.delete_records_before(1)
+    partition: Any = SimpleNamespace(log=log)
+    assert list(wrong_in(partition)) == []
+    log.close()
