@@ -271,6 +271,12 @@ class Committed:
         hosted = [(broker, broker.parts.replication.replicas.hosted(topic, index)) for broker in running(world)]
         return [each for broker, each in hosted if each is not None and self._counts(broker, each)]
 
+    def is_leader(self, broker: Running, topic: str, index: int) -> bool:
+        """Return whether the metadata store names this broker, which has a replica, as the leader of a partition."""
+        partition = broker.parts.replication.replicas.hosted(topic, index)
+        state = None if partition is None else self._truth.states.get(_key(partition))
+        return state is not None and state.leader == broker.number
+
     # --- inside
 
     def _on_acknowledged(self, place: Place, offset: int) -> None:

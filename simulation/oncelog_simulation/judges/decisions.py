@@ -4,6 +4,9 @@ After each turn of a broker, the judge checks the transactional ids whose state 
 therefore notices a coordinator that completes a transaction too early, even if no fault then removes the marker. The
 judge also checks that a transaction with a commit decision is not aborted and vice versa, and that the epoch of a
 producer id never decreases.
+
+The next coordinator may have completed the same transaction before, and begun the next one of this producer. So a
+broker that no longer leads the partition of the transactional id is not asked for markers.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_simulation.judges.committed import Committed
+from oncelog_simulation.judges.running import Running
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
+    from oncelog_broker.assembly.coordinators import RunningCoordinators
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
@@ -61,7 +67,9 @@ class Decisions:
                 if before is not now:
                     seen[transactional_id] = now
                     if before is not None:
-                        wrong += (f"{transactional_id}: {what}" for what in self._wrong(world, before, now))
+                        leads = self._is_coordinator(machine, running, transactional_id)
+                        found = self._wrong(world, before, now, asks_for_markers=leads)
+                        wrong += (f"{transactional_id}: {what}" for what in found)
         return wrong
 
     def look_closely(self, world: World) -> Iterable[str]:
@@ -70,7 +78,16 @@ class Decisions:
     async def conclude(self, world: World) -> Iterable[str]:
         return ()
 
-    def _wrong(self, world: World, before: TransactionMetadata, now: TransactionMetadata) -> Iterator[str]:
+    def _is_coordinator(self, machine: BrokerMachine, running: RunningCoordinators, transactional_id: str) -> bool:
+        """Return whether the metadata store names this broker as the coordinator of the transactional id."""
+        index = running.transactions.runtime.partition_of(transactional_id)
+        assert machine.broker is not None
+        assert index is not None
+        return self._committed.is_leader(Running(machine, machine.broker.parts), TRANSACTION_STATE, index)
+
+    def _wrong(
+        self, world: World, before: TransactionMetadata, now: TransactionMetadata, *, asks_for_markers: bool
+    ) -> Iterator[str]:
         if before.producer_id == now.producer_id and now.producer_epoch < before.producer_epoch:
             yield f"the epoch of producer {now.producer_id} went from {before.producer_epoch} to {now.producer_epoch}"
         if not before.state.is_prepared or now.state not in COMPLETE.values():
@@ -78,7 +95,7 @@ class Decisions:
         if now.state is not COMPLETE[before.state]:
             yield f"{now.state.shown} follows {before.state.shown}"
             return
-        for topic, index in sorted(before.partitions):
+        for topic, index in sorted(before.partitions) if asks_for_markers else ():
             if Place(topic, index) in self._committed.excused:
                 continue
             for replica in self._committed.in_sync(world, topic, index):

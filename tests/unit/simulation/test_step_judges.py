@@ -124,10 +124,11 @@ class Replica:
         self.log = SimpleNamespace(producers=SimpleNamespace(state=state))
 
 
-def decided(before: TransactionMetadata, after: TransactionMetadata, *, is_open: bool) -> list[str]:
-    committed: Any = SimpleNamespace(excused=set(), in_sync=lambda *_: [Replica(is_open=is_open)])
+def decided(before: TransactionMetadata, after: TransactionMetadata, *, is_open: bool, leads: bool = True) -> list[str]:
+    in_sync = [Replica(is_open=is_open)]
+    committed: Any = SimpleNamespace(excused=set(), in_sync=lambda *_: in_sync, is_leader=lambda *_: leads)
     transactions = {"payer": before}
-    runtime = SimpleNamespace(machines=lambda: [Coordinating])
+    runtime = SimpleNamespace(machines=lambda: [Coordinating], partition_of=lambda _: 0)
     machines = SimpleNamespace(transactions=SimpleNamespace(runtime=runtime))
     Coordinating.transactions = transactions
     machine: Any = SimpleNamespace(
@@ -156,6 +157,11 @@ def test_a_transaction_is_complete_with_a_marker_in_every_replica_in_sync() -> N
     assert decided(PREPARED, complete, is_open=False) == []
     told = ["payer: CompleteCommit, and broker 2, which is in sync, has no marker in lines-0"]
     assert decided(PREPARED, complete, is_open=True) == told
+
+
+def test_a_former_coordinator_is_not_asked_for_markers() -> None:
+    complete = PREPARED._replace(state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+    assert decided(PREPARED, complete, is_open=True, leads=False) == []
 
 
 def test_a_decision_stays_and_epochs_never_go_back() -> None:
