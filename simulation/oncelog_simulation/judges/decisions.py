@@ -22,7 +22,7 @@ from oncelog_simulation.judges.running import Running
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
-    from oncelog_broker.assembly.coordinators import RunningCoordinators
+    from oncelog_broker.assembly.running_coordinators import RunningCoordinators
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
