@@ -160,10 +160,13 @@ async def _or_none(work: Awaitable[Any]) -> Any:
 )
 async def former_coordinator(stage: Stage) -> bool:
     """The server of the store to which the former coordinator is connected is seconds behind. The former coordinator
-    leads the partition to which the transaction writes. It does not follow its successor yet, so the successor waits
-    until it has left the ISR (replica.lag.time.max.ms).
+    leads the partition to which the first transaction writes. It does not follow its successor yet, so the successor
+    waits until it has left the ISR (replica.lag.time.max.ms). A second transaction writes to a partition of the
+    successor, because the former coordinator would not verify its records. Other transactions do not reach the former
+    coordinator: it confirms nothing as long as it has records that no other broker has.
     """
     random, place = stage.random, stage.place()
+    elsewhere = random.choice([each for each in stage.places() if each != place])
     controller = stage.controller()
     former, successor = _on_different_servers(stage, controller)
     await stage.lead(former, place, *stage.places(TRANSACTIONS))
@@ -177,13 +180,16 @@ async def former_coordinator(stage: Stage) -> bool:
         await _must_be_written(producer, former, place, first)
         await producer.end_for_sure(former, commits=True)
         history.ended(first, End.COMMITTED)
+    payers = [client for client in stage.world.clients if client.startswith("scene-payer")]
+    stage.cut(*((payer, former.name) for payer in payers))
+    await stage.pause(0.05, 0.2)
     server = stage.store_server(former)
     server.lag = random.uniform(4.0, 5.0)
-    await stage.lead(successor, *stage.places(TRANSACTIONS), seconds=4.0)
+    await stage.lead(successor, elsewhere, *stage.places(TRANSACTIONS), seconds=4.0)
     second = first if is_verified else history.transaction("twice-told")
     if not is_verified:
-        await producer.add(successor, place)
-        await _must_be_written(producer, former, place, second)
+        await producer.add(successor, elsewhere)
+        await _must_be_written(producer, successor, elsewhere, second)
     await producer.end_for_sure(successor, commits=False)
     history.ended(second, End.ABORTED)
     if is_verified:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.scenes.scene import FAST, SMALL_SEGMENTS, Scene, scene
-from oncelog_simulation.scenes.stage import Stage
+from oncelog_simulation.scenes.stage import TOPIC, TRANSACTIONS, Stage
 
 SCENES: Final[dict[str, Scene]] = {}
 """The scenes of this module, by name."""
+STALL_SECONDS: Final = 0.0003
+"""Virtual seconds between two looks for new streams: less than the first response on a stream takes."""
 
 
 @scene(
@@ -22,28 +26,49 @@ SCENES: Final[dict[str, Scene]] = {}
 )
 async def late_divergence(stage: Stage) -> bool:
     """A leader with unreplicated records becomes a follower, and the response that tells it to truncate them is late.
-    Meanwhile it leads again, and its records are replicated; then the sender of the late response leads.
+    Meanwhile it leads again, and its records are replicated; then the sender of the late response leads. No client
+    writes meanwhile, so that the log still ends where it ended when the response was requested.
     """
     random, place = stage.random, stage.place()
     ahead = stage.leader(place)
     behind, third = stage.followers(place)[:2]
-    await stage.lead_coordinators(third)
+    topics = (TOPIC, TRANSACTIONS, "__consumer_offsets")
+    await stage.lead(third, *(each for topic in topics for each in stage.places(topic) if each != place))
     stage.cut((behind.name, ahead.name), (third.name, ahead.name))
     await stage.pause(0.1, 0.6)
-    stage.mend((third.name, ahead.name)) if random.random() < 0.2 else None
-    until = stage.world.now + random.uniform(1.5, 4.0)
+    clients = [client for client in stage.world.clients if client.startswith("scene-")]
+    silent = [(client, broker) for client in clients for broker in stage.world.brokers]
+    stage.cut(*silent)
+    await stage.pause(0.05, 0.2)
+    for follower in (behind, third):
+        stage.stall(ahead, follower.name, stage.world.now + 0.5, only_responses=True)
     stage.mend((behind.name, ahead.name), (third.name, ahead.name))
-    stage.stall(behind, ahead.name, until)
-    if random.random() < 0.8:
-        stage.stall(ahead, behind.name, stage.world.now + 0.5)
-    await stage.lead(behind, place, seconds=3.0)
-    stage.stall(behind, ahead.name, until)
-    await stage.pause(0.0, 0.5)
+    until = stage.world.now + random.uniform(1.5, 4.0)
+    stalling = asyncio.create_task(_stall_responses(stage, behind, ahead, until))
+    try:
+        await stage.lead(behind, place, seconds=3.0)
+        await stage.pause(0.02, 0.3)
+    finally:
+        stalling.cancel()
+    end = stage.end(ahead, place)
     await stage.lead(ahead, place, seconds=3.0)
-    await stage.pause(0.0, 0.5)
+    replica = stage.replica(ahead, place)
+    await stage.until(lambda: replica is not None and replica.high_watermark >= end, "its records are replicated", 2.0)
     await stage.lead(behind, place, seconds=3.0)
-    await stage.pause(0.0, 1.0)
-    return True
+    comes_about = stage.world.now < until and stage.end(ahead, place) == end
+    await asyncio.sleep(max(0.0, until - stage.world.now))
+    await stage.pause(0.0, 0.5)
+    stage.mend(*silent)
+    return comes_about
+
+
+async def _stall_responses(stage: Stage, source: BrokerMachine, target: BrokerMachine, until: float) -> None:
+    """Let no response of `source` to `target` arrive before the time `until`, also on new streams, until the task is
+    cancelled.
+    """
+    while True:
+        stage.stall(source, target.name, until, only_responses=True)
+        await asyncio.sleep(STALL_SECONDS)
 
 
 @scene(

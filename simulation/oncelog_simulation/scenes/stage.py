@@ -20,6 +20,7 @@ from oncelog_simulation.ensemble import Server
 from oncelog_simulation.faults.lost_disks import is_whole
 from oncelog_simulation.judges.logs import wrong_in
 from oncelog_simulation.machine import BrokerMachine, Killed
+from oncelog_simulation.streams import FIRST_EPHEMERAL_PORT
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.world import World
 from oncelog_testing.history.events import Place
@@ -271,11 +272,14 @@ class Stage:
         for pair in pairs:
             self.world.network.link(*pair).slowness = slowness
 
-    def stall(self, source: BrokerMachine, target: str, until: float) -> int:
+    def stall(self, source: BrokerMachine, target: str, until: float, *, only_responses: bool = False) -> int:
         """Let nothing that `source` sends on its present streams to `target` arrive before the virtual time `until`;
-        returns the number of streams.
+        returns the number of streams. With `only_responses`, streams that `source` has opened do not stall, so that its
+        requests arrive.
         """
         streams = [each for each in source.host.transports if each.peer_host.name == target]
+        if only_responses:
+            streams = [each for each in streams if each.get_extra_info("sockname")[1] < FIRST_EPHEMERAL_PORT]
         for stream in streams:
             stream.pipe.stalled_until = until
         return len(streams)
