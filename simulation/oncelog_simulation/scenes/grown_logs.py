@@ -20,6 +20,8 @@ SELDOM: Final = {
 """Settings with which nothing but the records of a log changes: a log whose recovery point or whose index files have
 changed is not opened as a grown log.
 """
+COMMITTERS: Final = ("scene-writer-1", "scene-committer-1", "scene-committer-2")
+"""Clients that abort no transaction: a log with an aborted transaction is opened with recovery."""
 LARGE_SEGMENTS: Final = {"segment.bytes": ("4000", "1048576"), "segment.index.bytes": ("1024",)}
 
 
@@ -29,6 +31,7 @@ LARGE_SEGMENTS: Final = {"segment.bytes": ("4000", "1048576"), "segment.index.by
     "a broker stops cleanly, starts, and dies after some appends: it opens the grown logs without recovery",
     settings=SELDOM,
     topic={**LARGE_SEGMENTS, "index.interval.bytes": ("100", "4096")},
+    actors=COMMITTERS,
 )
 async def grown_log(stage: Stage) -> bool:
     """The broker dies again shortly after each start, sometimes in the middle of a write, so that logs that were opened
@@ -71,6 +74,7 @@ async def grown_log(stage: Stage) -> bool:
     "a broker with records that only it has stops cleanly, and opens its closed logs when another broker leads",
     settings=FAST,
     topic=SMALL_SEGMENTS,
+    actors=COMMITTERS,
 )
 async def closed_log(stage: Stage) -> bool:
     """One follower is cut off, so that the high watermark stops before records and markers that the other follower may
