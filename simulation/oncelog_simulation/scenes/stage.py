@@ -133,6 +133,10 @@ class Stage:
                 return server
         raise Missed(f"{machine.name} is not connected to the store")
 
+    def is_registered(self, machine: BrokerMachine) -> bool:
+        """Return whether the broker is registered in the metadata store; its session may be that of a dead process."""
+        return self.world.store.tree.node(paths.broker_id(machine.number)) is not None
+
     def session(self, machine: BrokerMachine) -> int:
         """Return the id of the broker's session with the metadata store. Raises Missed if the broker does not run."""
         if machine.broker is None:
