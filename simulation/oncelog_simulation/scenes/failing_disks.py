@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+from oncelog_simulation.faults.lost_disks import exchange_disk
 from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.scenes.scene import SMALL_SEGMENTS, UNSYNCED, Scene, scene
 from oncelog_simulation.scenes.stage import Stage
+from oncelog_testing.history.events import Place
 
 SCENES: Final[dict[str, Scene]] = {}
 """The scenes of this module, by name."""
+LOOK_SECONDS: Final = 0.0003
+"""Virtual seconds between two looks whether a follower has caught up: less than its next Fetch takes."""
+ON_ITS_WAY_SECONDS: Final = 0.005
+"""Virtual seconds within which each packet that is on its way arrives."""
 
 
 @scene(
@@ -56,19 +63,31 @@ async def failing_disks(stage: Stage) -> bool:
     SCENES,
     "lonely failed log",
     "the log of a follower fails, and its leader does not respond or is replaced when the disk works again",
-    settings=UNSYNCED,
+    settings={**UNSYNCED, "zookeeper.session.timeout.ms": ("6000",)},
     topic=SMALL_SEGMENTS,
-    seconds=20.0,
+    seconds=24.0,
 )
 async def lonely_failed_log(stage: Stage) -> bool:
-    """When the failed log could be opened again, its broker reaches the store, but not the leader, or an election
-    without it takes place. In the end its leader dies, so that it may be elected.
+    """When the failed log could be opened again, its broker reaches the controller, but not the leader, or a Fetch that
+    it sent before the failure arrives.
     """
-    random, place = stage.random, stage.place()
+    random, place, controller = stage.random, stage.place(), stage.controller()
+    if stage.leader(place) is controller:
+        await stage.lead(stage.others(controller)[0], place)
     leader = stage.leader(place)
     victim, other = stage.followers(place)[:2]
-    fail(victim)
-    await stage.until(lambda: victim.number not in stage.state(place).isr, "it leaves the ISR", 8.0)
+    how = random.choice((_replaced, _late_fetch, _exchanged))
+    stage.world.note("scene", "lets the log of a follower fail", broker=victim.name, how=how.__name__)
+    await how(stage, place, leader, victim, other)
+    return True
+
+
+async def _replaced(
+    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
+) -> None:
+    """The leader does not respond, or is replaced. In the end it dies, so that the victim may be elected."""
+    random = stage.random
+    await _until_failed(stage, place, victim)
     stage.cut(*stage.around(victim, [leader.name]))
     if random.random() < 0.5:
         await stage.lead(other, place)
@@ -83,7 +102,65 @@ async def lonely_failed_log(stage: Stage) -> bool:
     stage.world.network.mend_all()
     await stage.pause(0.5, 3.0)
     now.let_start()
-    return True
+
+
+async def _late_fetch(
+    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
+) -> None:
+    """The victim has left the ISR, and has just caught up when its disk fails. The Fetch that tells the leader so
+    arrives when the log is open again with fewer records. No client writes meanwhile, so that a leader that counts this
+    Fetch lets the victim join the ISR.
+    """
+    random, link = stage.random, (victim.name, leader.name)
+    stage.cut(link)
+    await stage.until(lambda: victim.number not in stage.state(place).isr, "it leaves the ISR", 8.0)
+    clients = [client for client in stage.world.clients if client.startswith("scene-")]
+    silent = [(client, broker) for client in clients for broker in stage.world.brokers]
+    stage.cut(*silent)
+    await stage.pause(0.3, 0.5)
+    stage.mend(link)
+    await stage.until(
+        lambda: stage.end(victim, place) == stage.end(leader, place), "it catches up", 4.0, look_seconds=LOOK_SECONDS
+    )
+    stage.cut(link)
+    fail(victim)
+    await asyncio.sleep(ON_ITS_WAY_SECONDS)
+    until = stage.world.now + random.uniform(6.0, 8.0)
+    stage.stall(victim, leader.name, until)
+    stage.mend(link)
+    await stage.until(lambda: _has_failed(stage, victim, place), "its log is offline", 4.0)
+    victim.disk_troubles.failed = None
+    await asyncio.sleep(max(0.0, until - stage.world.now))
+    await stage.pause(0.2, 1.0)
+    stage.mend(*silent)
+
+
+def _has_failed(stage: Stage, machine: BrokerMachine, place: Place) -> bool:
+    replica = stage.replica(machine, place)
+    return replica is not None and replica.log.is_offline
+
+
+async def _exchanged(
+    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
+) -> None:
+    """The logs of both followers fail, and then the only replica in sync loses its disk. Its session still lasts when
+    the disks of the followers work again, so that it is the leader in the metadata.
+    """
+    for machine in (victim, other):
+        await stage.pause(0.1, 1.5)
+        await _until_failed(stage, place, machine)
+    leader.hold()
+    exchange_disk(stage.world, leader)
+    for machine in (victim, other):
+        machine.disk_troubles.failed = None
+    await stage.pause(3.0, 5.0)
+    leader.let_start()
+
+
+async def _until_failed(stage: Stage, place: Place, machine: BrokerMachine) -> None:
+    """Let the disk of a follower fail, and wait until it has left the ISR."""
+    fail(machine)
+    await stage.until(lambda: machine.number not in stage.state(place).isr, "it leaves the ISR", 8.0)
 
 
 def fail(machine: BrokerMachine) -> None:
