@@ -13,6 +13,8 @@ from oncelog_testing.history.events import Place
 
 SCENES: Final[dict[str, Scene]] = {}
 """The scenes of this module, by name."""
+MOST_EPOCHS: Final = 12
+"""Limit on the leader epochs of a partition from the first failure until all replicas are in sync again."""
 LOOK_SECONDS: Final = 0.0003
 """Virtual seconds between two looks whether a follower has caught up: less than its next Fetch takes."""
 ON_ITS_WAY_SECONDS: Final = 0.005
@@ -25,13 +27,15 @@ ON_ITS_WAY_SECONDS: Final = 0.005
     "the disks of two or three brokers fail in turn around an election, and their logs are opened again",
     settings={**UNSYNCED, "log.flush.interval.messages": ("1", "100")},
     topic=SMALL_SEGMENTS,
-    seconds=20.0,
+    seconds=26.0,
 )
 async def failing_disks(stage: Stage) -> bool:
     """First the disk of the leader fails, or of a follower; one broker may be dead already, while its session lasts.
-    The disks work again in the order of their failures, or in any order.
+    The disks work again in the order of their failures, or in any order. Elections must wait for an open log: a
+    broker whose log has failed gives the partition up at once, and could be elected again without end.
     """
     random, place = stage.random, stage.place()
+    epochs = {each: stage.state(each).leader_epoch for each in stage.places()}
     leader = stage.leader(place)
     followers = stage.followers(place)
     dead = followers[-1] if random.random() < 0.6 else None
@@ -56,6 +60,12 @@ async def failing_disks(stage: Stage) -> bool:
     await stage.pause(0.0, 3.0)
     if dead is not None:
         dead.let_start()
+    await stage.until_whole()
+    for each, epoch in epochs.items():
+        elections = stage.state(each).leader_epoch - epoch
+        stage.world.note("scene", "counts leader epochs", partition=str(each), number=elections)
+        if elections > MOST_EPOCHS:
+            stage.notes.complain(stage.world, "scene", f"{each} has had {elections} leader epochs while disks failed")
     return any(machine.disk_troubles.struck.get("directory fails", 0) for machine in order)
 
 
