@@ -85,18 +85,16 @@ async def lonely_failed_log(stage: Stage) -> bool:
     if stage.leader(place) is controller:
         await stage.lead(stage.others(controller)[0], place)
     leader = stage.leader(place)
-    victim, other = stage.followers(place)[:2]
+    victim = stage.followers(place)[0]
     how = random.choice((_replaced, _late_fetch, _exchanged))
     stage.world.note("scene", "lets the log of a follower fail", broker=victim.name, how=how.__name__)
-    await how(stage, place, leader, victim, other)
+    await how(stage, place, leader, victim)
     return True
 
 
-async def _replaced(
-    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
-) -> None:
+async def _replaced(stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine) -> None:
     """The leader does not respond, or is replaced. In the end it dies, so that the victim may be elected."""
-    random = stage.random
+    random, (other,) = stage.random, stage.others(leader, victim)
     await _until_failed(stage, place, victim)
     stage.cut(*stage.around(victim, [leader.name]))
     if random.random() < 0.5:
@@ -114,9 +112,7 @@ async def _replaced(
     now.let_start()
 
 
-async def _late_fetch(
-    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
-) -> None:
+async def _late_fetch(stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine) -> None:
     """The victim has left the ISR, and has just caught up when its disk fails. The Fetch that tells the leader so
     arrives when the log is open again with fewer records. No client writes meanwhile, so that a leader that counts this
     Fetch lets the victim join the ISR.
@@ -150,12 +146,11 @@ def _has_failed(stage: Stage, machine: BrokerMachine, place: Place) -> bool:
     return replica is not None and replica.log.is_offline
 
 
-async def _exchanged(
-    stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine, other: BrokerMachine
-) -> None:
+async def _exchanged(stage: Stage, place: Place, leader: BrokerMachine, victim: BrokerMachine) -> None:
     """The logs of both followers fail, and then the only replica in sync loses its disk. Its session still lasts when
     the disks of the followers work again, so that it is the leader in the metadata.
     """
+    (other,) = stage.others(leader, victim)
     for machine in (victim, other):
         await stage.pause(0.1, 1.5)
         await _until_failed(stage, place, machine)
