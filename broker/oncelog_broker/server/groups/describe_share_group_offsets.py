@@ -2,7 +2,8 @@
 
 Behaviour: a partition for which the group has no state has the start offset -1, without an error. The lag counts the
 records from the start offset to the high watermark, without acknowledged and archived records; the lag is -1 if the
-start offset or the high watermark is unknown. Versions: v1 adds the lag (KIP-1226).
+start offset or the high watermark is unknown. The high watermark of a new leader is unknown until it has reached the
+start of the leader epoch. Versions: v1 adds the lag (KIP-1226).
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def _partition(index: int, state: ShareState | KafkaError, end: int | None) -> P
 
 
 async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
-    """Return the high watermarks of these partitions; partitions whose leaders do not respond are missing."""
+    """Return the high watermarks of these partitions. Partitions are missing whose leaders do not respond, or are new and
+    may have a lower high watermark than the previous leader.
+    """
     services = context.services
     ends: Ends = {}
     elsewhere: dict[int, list[tuple[str, int]]] = {}
@@ -112,7 +115,8 @@ async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
         state = services.image.partition(name, key.partition)
         led = services.replicas.led_partition(name, key.partition)
         if led is not None:
-            ends[name, key.partition] = led.high_watermark
+            if led.high_watermark_caught_up:  # ListOffsets of other leaders has the same condition (KIP-207)
+                ends[name, key.partition] = led.high_watermark
         elif state is not None and state.leader != NO_LEADER:
             elsewhere.setdefault(state.leader, []).append((name, key.partition))
     asked = (_ends_at(broker_id, partitions, context) for broker_id, partitions in elsewhere.items())

@@ -71,11 +71,12 @@ class Offsets:
 
     def __init__(self) -> None:
         self.states, self.peers = States(), MemoryPeers()
+        self.led = SimpleNamespace(high_watermark=20, high_watermark_caught_up=True)
         self.image = image_with("t", SHARE_GROUP_STATE).with_topics(image_with("u", leader=2).topics.values())
         self.peers.handlers[2] = self.list_offsets
 
     def led_partition(self, topic: str, index: int) -> Any:
-        return SimpleNamespace(high_watermark=20) if topic == "t" else None
+        return self.led if topic == "t" else None
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -149,6 +150,13 @@ async def test_start_offsets_and_the_lag(offsets: Offsets) -> None:
     ]
     offsets.peers.handlers.clear()
     assert shown(await offsets.describe({"u": [1]})) == [("u", 1, 25, -1, 0)], "nobody says where it ends"
+
+
+async def test_the_lag_is_unknown_while_the_high_watermark_of_a_new_leader_has_not_caught_up(offsets: Offsets) -> None:
+    offsets.led.high_watermark, offsets.led.high_watermark_caught_up = 10, False
+    assert shown(await offsets.describe()) == [("t", 0, 10, -1, 0)], "a lag of 0 would hide the records up to offset 20"
+    offsets.led.high_watermark, offsets.led.high_watermark_caught_up = 20, True
+    assert shown(await offsets.describe()) == [("t", 0, 10, 7, 0)]
 
 
 async def test_errors_of_a_description(offsets: Offsets) -> None:
