@@ -31,7 +31,9 @@ GROUP_CONFIGS: Final = {
 }
 POLL_MS: Final = 2_000
 MOST_POLLS: Final = 60
-"""Polls after which a record that is not delivered counts as lost; the locks of a killed member expire before that."""
+"""Polls after which a record that is not delivered counts as lost, multiplied by `Plan.leisure`, because faults last as
+many times longer. The locks of a killed member expire before that.
+"""
 RECORDS: Final = 4
 ACCEPTED: Final = 0.6
 """Fraction of the records that a member accepts before it sleeps; it releases the others."""
@@ -93,7 +95,7 @@ class SleepingSharer(ClientWorkload):
         ) as consumer:
             consumer.subscribe([NAPS])
             awaited = set(self._open)
-            for _ in range(MOST_POLLS):
+            for _ in range(round(MOST_POLLS * world.plan.leisure)):
                 records = await consumer.poll(POLL_MS)
                 kept = set[bytes]()
                 for record in records:
