@@ -105,8 +105,8 @@ def _partition(index: int, state: ShareState | KafkaError, end: int | None) -> P
 
 
 async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
-    """Return the high watermarks of these partitions. Partitions are missing whose leaders do not respond, or are new and
-    may have a lower high watermark than the previous leader.
+    """Return the high watermarks of these partitions. A partition is missing if its leader does not respond, or is new
+    and may have a lower high watermark than the previous leader.
     """
     services = context.services
     ends: Ends = {}
