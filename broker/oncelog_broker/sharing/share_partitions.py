@@ -194,11 +194,14 @@ class SharePartitions:
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
         """Return the start offset according to share.auto.offset.reset, for a share partition that has no start offset
-        yet.
+        yet. Raises NOT_LEADER_OR_FOLLOWER, so that the member asks again, while the high watermark of a new leader may
+        be lower than that of the previous leader (KIP-207): the group would begin with older records.
         """
         log = partition.log
         if strategy == EARLIEST:
             return log.log_start_offset
+        if not partition.high_watermark_caught_up:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the new leader's high watermark has not caught up yet")
         end = partition.high_watermark
         if strategy == LATEST:
             return end

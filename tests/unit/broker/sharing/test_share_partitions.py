@@ -42,6 +42,28 @@ async def test_a_state_without_a_start_offset_begins_by_the_reset_and_the_next_l
     assert again.share.start_offset == expected, "it would be another one by the reset"
 
 
+@pytest.mark.parametrize("strategy", ["latest", "by_duration:PT1S"])
+async def test_a_new_leader_resets_no_offset_before_its_high_watermark_has_caught_up(
+    world: ShareWorld, strategy: str
+) -> None:
+    partition = world.partitions[0]
+    partition.lead(4, (1, 2))
+    world.append(b"a", timestamp=world.clock.now_ms() - 10_000)
+    partition.resign()
+    partition.lead(5, (1, 2))
+    assert not partition.high_watermark_caught_up
+    world.calls.begin(world.key(), state_epoch=2, start=-1)
+    world.set("share.auto.offset.reset", strategy)
+    error = await found(world)
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.resign()
+    partition.lead(6, (1,))
+    hosted = await found(world)
+    assert isinstance(hosted, HostedSharePartition)
+    assert hosted.share.start_offset == 1
+
+
 async def test_a_start_offset_that_cannot_be_kept_is_no_start(world: ShareWorld) -> None:
     world.calls.begin(world.key(), state_epoch=2, start=-1)
     world.calls.errors = [KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
