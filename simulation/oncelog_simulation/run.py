@@ -35,9 +35,9 @@ START_SECONDS: Final = 60.0
 """Virtual seconds, without faults, in which all brokers must serve and all workloads must be prepared."""
 CALM_SECONDS: Final = 180.0
 """Virtual seconds after the faults in which all brokers must serve and each workload must end."""
-CONCLUDE_SECONDS: Final = 120.0
+CONCLUDE_SECONDS: Final = 200.0
 """Virtual seconds that the method `conclude` of each judge may take after all workloads have ended; taking longer
-counts as a violation.
+counts as a violation. The judge `history` waits up to 90 s for the replicas, and then up to 90 s for open transactions.
 """
 LOOK_SECONDS: Final = 0.25
 """Virtual seconds between two calls of `look_closely` of each judge."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, KafkaError, TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP
+from oncelog.admin.groups import CommittedOffset
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.disk import unnoticed
@@ -72,7 +74,9 @@ class Histories:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
-                return found  # A coordinator that has lost its log cannot end its open transactions.
+                # A coordinator that has lost its log cannot end its open transactions: their records hold the last
+                # stable offset back, and the offsets that they commit stay pending.
+                return found
             return [*found, f"{limit:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             return [*found, f"all could not be read in the end: {error}"]
@@ -106,7 +110,7 @@ class Histories:
     async def _note_committed_offsets(self, world: World) -> None:
         async with Admin(world.bootstrap_servers, **COMMON) as admin:
             for group, sources in self._notes.groups.items():
-                offsets = await admin.groups.offsets(group, require_stable=True)
+                offsets = await _stable_offsets(admin, group)
                 for place in sources:
                     told = offsets.get(TopicPartition(*place))
                     if told is not None:
@@ -196,6 +200,19 @@ def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
                 found.append(StoredBatch(batch.base_offset, batch.next_offset, digest))
         offset = read[-1].next_offset
     return tuple(found)
+
+
+async def _stable_offsets(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
+    """Return the committed offsets of a group as soon as no transaction has a pending offset of the group. The caller
+    limits the wait. Raises KafkaError.
+    """
+    while True:
+        try:
+            return await admin.groups.offsets(group, require_stable=True)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _until_whole(world: World) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oncelog.errors import ConnectionFailed
+from oncelog import TopicPartition
+from oncelog.admin.groups import CommittedOffset
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError
 from oncelog_simulation import run as simulated
+from oncelog_simulation.judges import histories as judged
 from oncelog_simulation.judges import shared
 from oncelog_simulation.judges.committed import Batch, Committed, Prefix
 from oncelog_simulation.judges.histories import Histories
@@ -153,6 +157,47 @@ def test_complaints_are_told_once_and_not_after_a_power_cut_that_took_records() 
     judge._committed.excused.add(LINES)
     notes.complain(world, "zombie", "a record was accepted again")  # type: ignore[arg-type]
     assert list(judge.look_closely(world)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("is_excused", "answers", "told"), [(True, 0, 0), (False, 0, 1), (True, 2, 0), (False, 2, 0)])
+async def test_an_offset_stays_pending_only_after_a_power_cut_that_took_records(
+    is_excused: bool, answers: int, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator lost the record that the offsets of a group belong to a transaction, so it wrote no marker for
+    them. `answers`: the number of the request to which the coordinator returns the offset; 0 if it never does so.
+    """
+    requests = 0
+
+    async def offsets(group: str, *, require_stable: bool) -> dict[TopicPartition, CommittedOffset]:
+        nonlocal requests
+        assert require_stable
+        requests += 1
+        if requests != answers:
+            raise KafkaError(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return {TopicPartition("lines", 0): CommittedOffset(4, "", 0)}
+
+    async def nothing(world: object, topics: object) -> dict[Place, list[Any]]:
+        return {}
+
+    monkeypatch.setattr(
+        judged, "Admin", lambda *_, **__: nullcontext(SimpleNamespace(groups=SimpleNamespace(offsets=offsets)))
+    )
+    monkeypatch.setattr(judged, "content", nothing)
+    monkeypatch.setattr(judged, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(judged, "SETTLE_SECONDS", 60.0 if answers else 0.01)
+    client = SimpleNamespace(run=lambda read: read())
+    plan = SimpleNamespace(leisure=1.0)
+    world: Any = SimpleNamespace(plan=plan, client=lambda name: client, brokers={}, rotted={}, bootstrap_servers="")
+    notes = Notes()
+    notes.groups["copiers"] = [LINES]
+    judge = histories(notes)
+    if is_excused:
+        judge._committed.excused.add(Place("__transaction_state"))
+    found = list(await judge.conclude(world))
+    assert [each.partition(" s after the calm ")[2] for each in found] == [
+        "transactions hold readers back: none that can be seen"
+    ] * told
+    assert requests == answers or not answers
 
 
 def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() -> None:
