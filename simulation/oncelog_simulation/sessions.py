@@ -132,7 +132,10 @@ class EnsembleSession:
         end.pipe = Pipe(self.loop, there, connection, ensemble.random)
         connection.pipe = Pipe(self.loop, back, end, ensemble.random)
         self._asked_at = self._clock.uptime()
-        end.send(Hello(self._key, self._timeout, self.last_zxid))
+        # TCP opens a connection only if packets of both directions arrive: a broker that gets no answers cannot keep its
+        # session by new connections.
+        if not back.is_cut:
+            end.send(Hello(self._key, self._timeout, self.last_zxid))
         seconds = max(self._timeout / (2 * len(ensemble.servers)), 0.2)
         self.loop.call_later(seconds, self._give_up, end)
 

@@ -79,6 +79,18 @@ def test_the_lease_ends_before_the_session_when_the_store_cannot_be_reached():
     play(scene)
 
 
+def test_a_session_ends_when_only_the_answers_of_the_store_are_lost():
+    async def scene(world):
+        ended = asyncio.get_running_loop().create_future()
+        world.store.on_ended = lambda session_id, why: ended.set_result(why)
+        await with_store(world, "one", nothing)
+        for server in world.store.servers:
+            world.network.cut(server.host.name, "one")
+        assert await asyncio.wait_for(ended, TIMEOUT * 4) == "expired"
+
+    play(scene)
+
+
 def test_a_write_whose_answer_is_lost_has_been_done():
     async def scene(world):
         lost = 0
