@@ -6,6 +6,9 @@ record is not decoded if the same chunk has a later record with the same key. A 
 changes of older records turns this optimization off (`Machine.records_replace_older`, `coordinator/shard.py`). Two
 kinds of records are always replayed, in the order of the log: records of transactions, which take effect only when
 their marker is read, and tombstones, which also delete pending offsets of transactions.
+
+Loading fails if a batch has a wrong CRC, because a record with a changed bit can often still be decoded. If the bit
+belongs to the topic name of a transaction's partition, for example, the real partition would never get its marker.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog_broker.coordinator.shard import Machine, Shard
 from oncelog_broker.runtime.steps import Steps
-from oncelog_protocol.records.batch import NO_PRODUCER_ID, RecordBatch, batches
+from oncelog_protocol.records.batch import NO_PRODUCER_ID, CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.columns import read_columns
 from oncelog_protocol.records.control import ControlType, read_marker
 
@@ -57,7 +60,9 @@ class _Chunk:
         """Key -> the index in `entries` of the latest record with that key outside transactions."""
 
     def take(self, batch: RecordBatch) -> Steps[None]:
-        """Add the records of `batch`. Raises CorruptBatch."""
+        """Add the records of `batch`. Raises CorruptBatch, also if the CRC of the batch is wrong."""
+        if not batch.crc_is_valid():
+            raise CorruptBatch(f"the CRC of {batch!r} is wrong")
         if batch.is_control:
             marker = read_marker(batch)
             if marker is not None:

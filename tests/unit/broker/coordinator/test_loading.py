@@ -23,9 +23,9 @@ from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue, OffsetCommitValue
-from oncelog_protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from oncelog_protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CorruptBatch
 from oncelog_protocol.records.builder import build_batch
-from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
+from oncelog_protocol.records.control import KEY_LENGTH, ControlType, EndTransactionMarker, marker_batch
 from oncelog_protocol.records.record import Record
 
 PRODUCERS = (5, 6)
@@ -165,6 +165,39 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
     run_steps(replay_log(Shard(0, partition, toy), 0, lambda: True))
     assert toy.numbers == {"a": 999, "b0": 999, "b1": 997, "b2": 998}
     assert toy.decoded == 4
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_a_changed_bit_fails_the_loading_though_the_record_can_be_decoded(internal_topic, name):
+    internal_topic.lead()
+    partition = internal_topic.led[0]
+    put(partition, ("first", 1))
+    put(partition, ("second", 1))
+    change_bit(internal_topic, name.encode(), 1)
+    counters = Counters(0)
+    with pytest.raises(CorruptBatch, match="CRC"):
+        run_steps(replay_log(Shard(0, partition, counters), 0, lambda: True))
+    assert counters.numbers == {}
+
+
+def test_a_changed_bit_fails_the_loading_instead_of_turning_an_abort_into_a_commit(internal_topic):
+    internal_topic.lead()
+    abort = EndTransactionMarker(ControlType.ABORT, 0)
+    marker = marker_batch(abort, producer_id=5, producer_epoch=0, timestamp=1)
+    internal_topic.led[0].append(memoryview(marker), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    change_bit(internal_topic, bytes([KEY_LENGTH]) + abort.key(), ControlType.ABORT ^ ControlType.COMMIT)
+    with pytest.raises(CorruptBatch, match="CRC"):
+        run_steps(replay_log(Shard(0, internal_topic.led[0], machine()), 0, lambda: True))
+
+
+def change_bit(internal_topic: Any, before: bytes, bits: int) -> None:
+    """Invert `bits` in the last byte of `before`, at its last position in the file of the log."""
+    (path,) = (internal_topic.directory / f"{internal_topic.topic}-0").glob("*.log")
+    with path.open("r+b") as log_file:
+        content = log_file.read()
+        position = content.rindex(before) + len(before) - 1
+        log_file.seek(position)
+        log_file.write(bytes([content[position] ^ bits]))
 
 
 @pytest.mark.parametrize("per_batch", [1, 1000])
