@@ -132,8 +132,8 @@ class EnsembleSession:
         end.pipe = Pipe(self.loop, there, connection, ensemble.random)
         connection.pipe = Pipe(self.loop, back, end, ensemble.random)
         self._asked_at = self._clock.uptime()
-        # TCP opens a connection only if packets of both directions arrive: a broker that gets no answers cannot keep its
-        # session by new connections.
+        # TCP opens a connection only if packets arrive in both directions: a broker that gets no answers cannot keep
+        # its session by new connections.
         if not back.is_cut:
             end.send(Hello(self._key, self._timeout, self.last_zxid))
         seconds = max(self._timeout / (2 * len(ensemble.servers)), 0.2)

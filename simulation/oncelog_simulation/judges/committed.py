@@ -467,7 +467,7 @@ class Committed:
             ours = [batch for batch in found if start <= batch.base_offset and batch.next_offset <= end]
             theirs = prefix.between(start, end)
             if ours != theirs:
-                where = min(batch.base_offset for batch in set(ours) ^ set(theirs))
+                where = min((batch.base_offset for batch in set(ours) ^ set(theirs)), default=start)
                 yield (
                     f"{log.name}: broker {broker.number} is in sync and holds other records from {where} on than "
                     f"broker {prefix.shown_by} has shown, below {end}"
