@@ -8,6 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 MADE   := $(VENV)/.made
 STAMP  := $(VENV)/.installed
+REWRITTEN := $(VENV)/.rewritten
 WHEELS := $(VENV)/wheels
 PYSPARK := $(WHEELS)/.built
 PIPELINE := $(VENV)/.pipeline
@@ -42,7 +43,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run foreign-suites cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests tests-mixed tests-with-spark ready rewritten zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run foreign-suites cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests tests-mixed tests-with-spark ready zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -100,7 +101,7 @@ check: lint           ## before each commit: lint, and the unit tests that need 
 
 test:                 ## everything that must pass: thirteen minutes on two slow cores
 	$(AT_ONCE) $(STAMP) $(PYSPARK)
-	$(AT_ONCE) lint ready rewritten
+	$(AT_ONCE) lint ready $(REWRITTEN)
 	@$(MAKE) --no-print-directory tests
 
 lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests, workflows
@@ -121,9 +122,11 @@ ready: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=1 zookeeper prometheus pipeline
 
 # pytest rewrites the asserts of each test module, and keeps the result. The workers start together, so in a new checkout
-# each of them would rewrite all modules. An error in a module is for the run itself to show.
-rewritten: $(STAMP)
+# each of them would rewrite all modules. Later, to rewrite the modules that have changed takes each worker less than a
+# collection of all tests would. An error in a module is for the run itself to show.
+$(REWRITTEN): $(STAMP)
 	@$(BIN)/pytest -q --collect-only $(MIXED) > /dev/null 2>&1 || true
+	@touch $(REWRITTEN)
 
 tests: ready          ## all tests but other clients' and the long ones
 	$(AT_ONCE) tests-mixed tests-with-spark

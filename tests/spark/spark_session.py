@@ -16,12 +16,13 @@ HERE = Path(__file__).parent
 MASTER = "local[2,3]"
 """Two tasks run at a time, and each is tried three times; plain local[2] would never retry a task."""
 MEMORY = "512m"
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss2m"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": MEMORY,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss2m",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "60s",
 }

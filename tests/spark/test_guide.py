@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from spark_session import JAVA_OPTIONS
 from streams import LATE, create, produce, seen_values
 
 GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
@@ -27,9 +28,14 @@ def program() -> str:
     return found[1]
 
 
-def clean_environment() -> dict[str, str]:
+def clean_environment(directory: Path) -> dict[str, str]:
+    """Return the environment of a shell in which no virtual environment is activated. The JVM has the options of other
+    tests, because by default it takes several times as much CPU to compile its code; they are written to a file in
+    `directory`.
+    """
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    return kept | {"PATH": PATH, "SPARK_LOCAL_IP": "127.0.0.1"}
+    (directory / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n")
+    return kept | {"PATH": PATH, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(directory)}
 
 
 @pytest.mark.timeout(400)
@@ -60,7 +66,7 @@ def run_until_written(directory: Path, address: str, target: str) -> str:
         process = subprocess.Popen(
             [sys.executable, "first.py"],
             cwd=directory,
-            env=clean_environment(),
+            env=clean_environment(directory),
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -46,9 +46,8 @@ CLIENT: Final = tuple(
 """Tests of the client against a live broker, which run with the same Python."""
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "asyncio": ("tests/unit", "tests/property", *CLIENT),
-    # The uvloop run omits tests/unit/client, which itself uses both event loops, and tests/property, which does not
-    # depend on the event loop.
-    "uvloop": ("tests/unit", "--ignore=tests/unit/client", *CLIENT),
+    # The uvloop run omits tests/property, which does not depend on the event loop.
+    "uvloop": ("tests/unit", *CLIENT),
 }
 """Value of ONCELOG_TEST_LOOP -> the tests to run on that event loop."""
 UNUSABLE: Final = 4

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +16,28 @@ from tests.support.virtual_time import VirtualTimeLoop
 
 from oncelog_broker.local_cluster.ports import own_ports
 
+LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+ON_BOTH_LOOPS = Path(__file__).parent / "connection"
+"""The tests of the only modules that use transports, in which the two kinds of loop differ most."""
 
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
-    """Every test with an event loop runs on both kinds of loop, because they differ in timers and transports.
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on the loop that ONCELOG_TEST_LOOP names: `make test-pythons` runs all of them on each kind of loop. By
+    default they run on asyncio's loop, and those of connections on both.
 
     A test whose success depends on a timeout has the mark `virtual_time`, because no real timeout is long enough on a
     busy machine.
     """
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    if asked := os.environ.get("ONCELOG_TEST_LOOP"):
+        return {asked: LOOPS[asked]}
+    return LOOPS if ON_BOTH_LOOPS in item.path.parents else {"asyncio": LOOPS["asyncio"]}
 
 
 @pytest.fixture
