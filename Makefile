@@ -29,11 +29,18 @@ WORKFLOWS := $(wildcard .github/workflows/*.yml)
 export PYTHONDONTWRITEBYTECODE :=
 # Many tests wait most of the time, for a broker or a client: three times as many run side by side as there are cores.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN`)
+# Two thirds of the workers run tests that wait, the others tests that compute, in two runs of pytest, because each worker
+# collects all tests of its run. To collect the tests that wait takes a third of the time.
+WAITING_WORKERS   := $(shell expr \( 2 \* $(WORKERS) + 1 \) / 3)
+COMPUTING_WORKERS := $(shell expr \( $(WORKERS) + 2 \) / 3)
 # Where there is room, what they write lies in memory: they make and delete some hundred thousand small files, and file
 # systems are slow with names that were just deleted (ext4 without a journal looks through them for each new one).
 IN_MEMORY := $(shell test "`df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'`" -ge 4000000 2>/dev/null && echo TMPDIR=$${TMPDIR:-/dev/shm})
-PYTEST  := $(IN_MEMORY) $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
+PYTEST_WITH = $(IN_MEMORY) $(BIN)/pytest -q --numprocesses=$(1) --maxprocesses=8 --dist=worksteal --durations=5
+PYTEST  := $(call PYTEST_WITH,$(WORKERS))
+COMPUTING := tests/unit tests/property
 MIXED   := tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
+WAITING := $(MIXED) $(COMPUTING:%=--ignore=%)
 # Targets that do not need each other run side by side, two at a time.
 AT_ONCE  = @$(MAKE) --no-print-directory --jobs=2
 # Those that measure a broker, one after another. Only their files: to read all others takes longer than some of them.
@@ -43,7 +50,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run foreign-suites cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests tests-mixed tests-with-spark ready zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run foreign-suites cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests tests-that-wait tests-that-compute tests-with-spark ready zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -129,13 +136,17 @@ $(REWRITTEN): $(STAMP)
 	@touch $(REWRITTEN)
 
 tests: ready          ## all tests but other clients' and the long ones
-	$(AT_ONCE) tests-mixed tests-with-spark
+	@$(MAKE) --no-print-directory --jobs=3 tests-that-wait tests-that-compute tests-with-spark
 	$(ALONE) -m "measured and not soak" $(MEASURED)
 
-tests-mixed: $(STAMP)
-	$(PYTEST) -m "not soak and not measured" $(MIXED)
+tests-that-wait: $(STAMP)
+	$(call PYTEST_WITH,$(WAITING_WORKERS)) -m "not soak and not measured" $(WAITING)
 
-# Beside the other tests, of which many wait. Its output follows when it has ended.
+# These and those with Spark run beside the tests that wait. Their output follows when they have ended.
+tests-that-compute: $(STAMP)
+	@$(call PYTEST_WITH,$(COMPUTING_WORKERS)) -m "not soak and not measured" $(COMPUTING) > $(VENV)/computing.log 2>&1; \
+		found=$$?; cat $(VENV)/computing.log; exit $$found
+
 tests-with-spark: $(STAMP)
 	@$(SPARK) tests/spark > $(VENV)/spark.log 2>&1; found=$$?; cat $(VENV)/spark.log; exit $$found
 

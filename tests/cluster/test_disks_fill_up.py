@@ -29,6 +29,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
         assert log.count("Traceback") == len(re.findall(r"\nOSError: \[Errno (28|5)\]", log)), log
 
 
+@pytest.mark.crossed("fault", "whose")
 @pytest.mark.parametrize("whose", ["follower", "leader"])
 @pytest.mark.parametrize(("fault", "library"), [("full", "oncelog"), ("full", "librdkafka"), ("broken", "oncelog")])
 def test_c21_a_disk_is_full_or_fails(

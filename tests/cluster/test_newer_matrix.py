@@ -37,11 +37,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewerStage]:
 @pytest.mark.parametrize(
     "cell",
     [
-        NewerCell(STREAMS, "StreamsGroupHeartbeat.answer", False, Kill.EXECUTING),
         NewerCell(CONSUMER, "offsets-written", True, Kill.EXECUTING),
         NewerCell(STREAMS, "marker-written", False, Kill.COORDINATOR),
         NewerCell(TWO_PHASE, "prepare-logged", True, Kill.CONTROLLER),
         NewerCell(SHARES, "WriteShareGroupState.answer", False, Kill.EXECUTING),
+        pytest.param(NewerCell(STREAMS, "StreamsGroupHeartbeat.answer", False, Kill.EXECUTING), marks=pytest.mark.soak),
         pytest.param(NewerCell(STREAMS, "append", True, Kill.EXECUTING), marks=pytest.mark.soak),
         pytest.param(NewerCell(TWO_PHASE, "marker-written", False, Kill.EXECUTING), marks=pytest.mark.soak),
         pytest.param(NewerCell(SHARES, "ShareFetch.request", False, Kill.CONTROLLER), marks=pytest.mark.soak),

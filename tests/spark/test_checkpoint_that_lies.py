@@ -69,7 +69,7 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
     return Query(spark, Stream(address, topic, target, checkpoint))
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
 def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
     """S1: the sink has decided to commit batch 1. A power cut has then removed the checkpoint entries of the batch, and
     100 more records arrive.
@@ -168,7 +168,7 @@ def test_a_deleted_state_topic_is_noticed(query: Query, delivery: str) -> None:
     query.is_refused("StateLost: query .*state reset .* --batch 0")
 
 
-@pytest.mark.parametrize("first", ["exactly-once", "exactly-once-per-task"])
+@pytest.mark.parametrize("first", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
 def test_a_delivery_changed_before_the_replay_is_refused(query: Query, first: str) -> None:
     then = {"exactly-once": "exactly-once-per-task", "exactly-once-per-task": "exactly-once"}[first]
     query.stream = replace(query.stream, writes={"delivery": first})

@@ -84,7 +84,9 @@ def test_keys_nulls_headers_and_partitions_are_written_and_printed(oncelog: Once
     assert oncelog("consume", f"{topic}:1", "--format", r"{key}={value};").stdout == b"k=v;k=null;"
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "compression", ["none", "zstd", *(pytest.param(each, marks=pytest.mark.soak) for each in ("gzip", "snappy", "lz4"))]
+)
 def test_json_copies_a_topic(oncelog: Oncelog, topic: str, compression: str):
     records = [
         {"key": "k", "value": "é\n", "headers": [["h", "1"], ["h", None]], "timestamp": 1000, "partition": 0},
