@@ -97,10 +97,6 @@ def test_a_truststore_of_jks_needs_no_password(authority: Certificate) -> None:
     assert read_jks(jks([der(authority)], [], PASSWORD, ""), None).trusted == (der(authority),)
 
 
-QUICK_JVM = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
-"""Options of keytool with which its JVM compiles less."""
-
-
 @pytest.fixture
 def keytool() -> str:
     found = shutil.which("keytool")
@@ -117,7 +113,7 @@ def test_stores_made_by_keytool_are_read(authority: Certificate, tmp_path: Path,
 
     def run(*arguments: str) -> None:
         secret = ["-storetype", kind, "-keystore", str(store), "-storepass", "changeit"]
-        subprocess.run([keytool, *QUICK_JVM, *arguments, *secret, "-noprompt"], check=True, capture_output=True)
+        subprocess.run([keytool, *arguments, *secret, "-noprompt"], check=True, capture_output=True)
 
     (tmp_path / "authority.pem").write_text(authority.pem)
     run("-importcert", "-alias", "bürgt", "-file", str(tmp_path / "authority.pem"))
