@@ -32,7 +32,6 @@ def found(directory: Path) -> Iterator[tuple[Path, int]]:
         yield path, stat.S_IMODE(path.lstat().st_mode)
 
 
-@pytest.mark.crossed("umask", "is_there")
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 @pytest.mark.parametrize("is_there", [False, True], ids=["made by the broker", "a volume that others may read"])
 async def test_s96_a_broker_s_files_are_its_owner_s(tmp_path: Path, umask: int, is_there: bool) -> None:
