@@ -14,7 +14,11 @@ from tests.support.producers import ABORT, sequenced
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Coordinator, Served, produce
 from tests.support.storage import make_batch
 
+from oncelog.fail_points import point
+from oncelog.fail_points.faults import Faults
+from oncelog.fail_points.specification import Action, Kind
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.lanes import fetch as lane_of_fetch
 from oncelog_broker.server.lanes import fetch_answers
 from oncelog_broker.server.lanes.fetch import MAX_KNOWN, MIN_VERSION, FetchLane
@@ -280,3 +284,40 @@ async def test_a_client_that_goes_leaves_no_waiting_fetch_behind(served: Served,
     for _ in range(3):
         await asyncio.sleep(0)
     assert not served.partitions[0].purgatory.fetches
+
+
+async def test_a_fetch_of_another_kind_is_served_while_a_test_has_set_a_fault(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    armed = Faults([])
+    monkeypatch.setattr(point, "ACTIVE_FAULTS", armed)
+    served.dispatcher = Dispatcher(served.services)
+    client = Client(served)
+    for _ in range(4):
+        await ask(client, fetch(0))
+    assert taken[-1]
+    armed.controlled.add("Produce.request", Action(Kind.DROP), times=1)
+    client.send(fetch(0, isolation_level=1), api=ApiKey.FETCH, version=17)
+    assert not client.wire.aborted, "the fault is for Produce"
+    assert len(await client.answered(5)) == 5
+
+
+async def test_a_lane_remembers_a_bounded_number_of_partitions_without_a_session(served: Served) -> None:
+    """Without this bound, a client that fetches partitions that do not exist takes more than 10 MB of memory."""
+    client = Client(served)
+    for number in range(MAX_KNOWN):
+        for index in range(MAX_KNOWN):
+            client.send(fetch(0, index=index, topic=f"unknown-{number}"), api=ApiKey.FETCH, version=12)
+            client.wire.bytes = b""
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert sum(len(asked.partitions) for asked in lane._known.values()) <= 4 * MAX_KNOWN
+
+
+async def test_a_lane_serves_also_the_newest_of_many_sessions(served: Served, taken: list[bool]) -> None:
+    client, session = Client(served), 0
+    for _ in range(MAX_KNOWN + 2):
+        session = (await ask(client, fetch(0, 0, 0, session=(session, 0)))).session_id
+        for epoch in range(1, 4):
+            await ask(client, fetch(session=(session, epoch)))
+        assert taken[-1], "the requests of sessions that have ended are forgotten"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.dispatch.throttling import Throttling
+from oncelog_broker.server.lanes import produce as lane_of_produce
 from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
 from oncelog_broker.server.lanes.produce_waits import MAX_TOGETHER, TOGETHER_SECONDS
 from oncelog_broker.server.net import lane
@@ -32,6 +34,8 @@ from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.control import EndTransactionMarker
 
 VERSIONS = SERVED[ApiKey.PRODUCE].versions
+UNKNOWN_TAG = b"\x01\x63\x01\x00"
+"""Tagged fields of a message: one field of one byte with tag 99, which the broker does not know."""
 
 
 @pytest.fixture
@@ -364,6 +368,64 @@ async def test_a_group_of_requests_that_wait_for_a_sync_has_limits(tmp_path: Pat
     begin_sync(partition)()
     assert len(await client.answered(MAX_TOGETHER + 4)) == MAX_TOGETHER + 4
     served.leave()
+
+
+async def test_s12_an_old_duplicate_with_acks_all_waits_for_the_replicas(served: Served, taken: list[bool]) -> None:
+    """Producers treat DUPLICATE_SEQUENCE_NUMBER as success, so the batch must be replicated before the response."""
+    client, partition = Client(served), served.partitions[0]
+    for sequence in range(8):
+        client.send(produce(bytes(sequenced(5, sequence))))
+    partition.lead(1, (1, 2), (1, 2))
+    Client(served).send(plain(acks=1))
+    client.send(produce(bytes(sequenced(5, 0))))
+    await some_turns()
+    assert taken[-1]
+    assert len(client.answers()) == 8, "the follower has not fetched in this leader epoch"
+    partition.on_follower_fetch(2, partition.log.log_end_offset)
+    error, _ = outcome((await client.answered(9))[8])
+    assert error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+async def test_s12_an_old_duplicate_waits_for_the_disk(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    for sequence in range(8):
+        client.send(produce(bytes(sequenced(5, sequence)), acks=1))
+    begin_sync(partition)()
+    await client.answered(8)
+    Client(served).send(plain(acks=0))
+    client.send(produce(bytes(sequenced(5, 0)), acks=1))
+    await some_turns()
+    assert taken[-1]
+    assert len(client.answers()) == 8, "the last record of the log is not on the disk"
+    begin_sync(partition)()
+    error, _ = outcome((await client.answered(9))[8])
+    assert error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    served.leave()
+
+
+async def test_a_lane_does_not_examine_a_foreign_encoding_again_and_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The examination costs more than the handler, so a client with its own encoding would be slower than without
+    lanes.
+    """
+    examined: list[object] = []
+
+    def noted(*arguments: Any) -> Any:
+        examined.append(arguments[0])
+        return answer_to_records(*arguments)
+
+    answer_to_records = lane_of_produce.around_records
+    monkeypatch.setattr(lane_of_produce, "around_records", noted)
+    client = Client(served)
+    body = client._frame(plain(acks=1), ApiKey.PRODUCE, 9)[4:-1] + UNKNOWN_TAG
+    for _ in range(100):
+        client._receive(pack(">i", len(body)) + body)
+    assert served.partitions[0].log.log_end_offset == 100
+    assert len(examined) < 50
 
 
 def outcome(answer: tuple[int, Any]) -> tuple[int, int]:
