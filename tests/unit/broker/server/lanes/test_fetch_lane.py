@@ -321,3 +321,25 @@ async def test_a_lane_serves_also_the_newest_of_many_sessions(served: Served, ta
         for epoch in range(1, 4):
             await ask(client, fetch(session=(session, epoch)))
         assert taken[-1], "the requests of sessions that have ended are forgotten"
+
+
+async def test_a_waiting_fetch_keeps_its_offset_when_another_connection_uses_its_session(
+    served: Served, taken: list[bool]
+) -> None:
+    sizes = [write(served), write(served)]
+    client, session, epoch = Client(served), 0, 1
+    session = (await ask(client, fetch(0, 0, 0, session=(0, 0)))).session_id
+    for _ in range(3):
+        await ask(client, fetch(2, session=(session, epoch)))
+        epoch += 1
+    count = len(client.answers())
+    client.send(fetch(session=(session, epoch), wait_ms=500), api=ApiKey.FETCH, version=17)
+    served.deadlines.fire()
+    await client.answered(count + 1)
+    client.send(fetch(session=(session, epoch + 1), wait_ms=500), api=ApiKey.FETCH, version=17)
+    assert taken[-1]
+    assert not client.has_answers(count + 2), "the request waits at offset 2"
+    assert records_of(await ask(Client(served), fetch(0, session=(session, epoch + 2)))) == [(0, sum(sizes))]
+    size = write(served)
+    answer = (await client.answered(count + 2))[count + 1][1]
+    assert records_of(answer) == [(0, size)], "the records from the offset of this request on"
