@@ -297,7 +297,7 @@ versions = st.sampled_from([9, 9, 9, 12, 12, 3])
 acks = st.sampled_from([1, -1, 1, -1, 1, -1, 0, 3])
 requests = st.one_of(
     st.tuples(st.just("plain"), indexes, versions, acks, st.sampled_from(KINDS)),
-    st.tuples(st.just("idempotent"), indexes, versions, acks, st.sampled_from([0, 0, 0, 0, -2, -8, 2])),
+    st.tuples(st.just("idempotent"), indexes, versions, acks, st.sampled_from([0, 0, 0, 0, -2, -8, -14, 2])),
     st.tuples(st.just("transactional"), hosted, versions, acks, st.sampled_from([0, 0, 0, 0, -1, 1])),
     st.tuples(st.just("sync"), hosted, st.just(None)),
     st.tuples(st.just("mismatched"), hosted, versions),
@@ -351,6 +351,8 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 )
 @example([(("configure", 0, SYNCED), [("plain", 0, 9, 1, "one"), ("plain", 0, 9, -1, "one")]), (("sync", 0, 5), [])])
 @example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
+@example([(("gain_follower", 0, True), [*[("idempotent", 0, 9, 1, 0)] * 8, ("idempotent", 0, 9, -1, -14)])])
+@example([(("end_transaction", 0), [("transactional", 0, 12, -1, 0)])])
 def test_a_produce_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))
 

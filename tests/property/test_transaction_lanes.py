@@ -65,6 +65,9 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=4)
 REPEATED: list[list[tuple[Any, ...]]] = [
     [("end", name, True, 0), ("end", name, True, -1), ("end", name, False, 0)] for name in (OLD, NEW)
 ]
+REGISTERED: list[tuple[Any, ...]] = [("produce", NEW, (0,), 0), ("end", NEW, True, 0)]
+UNREGISTERED: list[tuple[Any, ...]] = [("break_disk", errno.EIO), ("produce", NEW, (0,), 0)]
+"""A batch that opens a transaction while the disk of the coordinator fails; it is one of the requests that are timed."""
 OPEN: list[tuple[Any, ...]] = [("add", OLD, (0,), 0), ("produce", OLD, (0,), 0), ("produce", NEW, (0,), 0)]
 
 
@@ -92,6 +95,7 @@ OPEN: list[tuple[Any, ...]] = [("add", OLD, (0,), 0), ("produce", OLD, (0,), 0),
     ]
 )
 @example([(("gate", False), [USUAL]), (("gate", True), [USUAL])])
+@example([(("follow",), [[*[("produce", NEW, (0,), 0)] * 4, *REGISTERED, *UNREGISTERED]])])
 def test_the_lanes_of_transactions_answer_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(
         _compare([*BEGUN, *(step for change, requests in script for each in ([change], *requests) for step in each)])

@@ -108,6 +108,7 @@ class Coordinator:
     """
 
     verifies = True
+    registration_seconds = registration_pause_seconds = 0.0
 
     def __init__(self) -> None:
         self.refused_sequences = RefusedSequences()
