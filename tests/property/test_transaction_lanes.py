@@ -67,7 +67,7 @@ REPEATED: list[list[tuple[Any, ...]]] = [
 ]
 REGISTERED: list[tuple[Any, ...]] = [("produce", NEW, (0,), 0), ("end", NEW, True, 0)]
 UNREGISTERED: list[tuple[Any, ...]] = [("break_disk", errno.EIO), ("produce", NEW, (0,), 0)]
-"""A batch that opens a transaction while the disk of the coordinator fails; it is one of the requests that are timed."""
+"""A batch that opens a transaction while the disk of the coordinator fails; the broker times this request."""
 OPEN: list[tuple[Any, ...]] = [("add", OLD, (0,), 0), ("produce", OLD, (0,), 0), ("produce", NEW, (0,), 0)]
 
 

@@ -32,6 +32,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.control import EndTransactionMarker
+from oncelog_protocol.templates import around_records
 
 VERSIONS = SERVED[ApiKey.PRODUCE].versions
 UNKNOWN_TAG = b"\x01\x63\x01\x00"
@@ -416,9 +417,8 @@ async def test_a_lane_does_not_examine_a_foreign_encoding_again_and_again(
 
     def noted(*arguments: Any) -> Any:
         examined.append(arguments[0])
-        return answer_to_records(*arguments)
+        return around_records(*arguments)
 
-    answer_to_records = lane_of_produce.around_records
     monkeypatch.setattr(lane_of_produce, "around_records", noted)
     client = Client(served)
     body = client._frame(plain(acks=1), ApiKey.PRODUCE, 9)[4:-1] + UNKNOWN_TAG
