@@ -11,12 +11,14 @@ connection's next request is handled meanwhile.
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.verification import refused_by_coordinator
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import then
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
@@ -187,7 +189,7 @@ class ProduceLane:
                 route.requests += 1
                 producer = ProducerIdAndEpoch(producer_id, epoch)
                 refused = refused_by_coordinator(producer, list(known.where), code, registers=True)
-                self._refuse(connection, frame, correlation_id, known, limits, refused)
+                self._refuse(connection, frame, correlation_id, known, limits, refused, started)
                 return True
         route.requests += 1
         try:
@@ -200,7 +202,8 @@ class ProduceLane:
                     partition, records, known.required_acks, known.transaction_version, partition.guards.ends
                 )
         except KafkaError as error:
-            self._refuse(connection, frame, correlation_id, known, limits, error)
+            if self._refuse(connection, frame, correlation_id, known, limits, error, started):
+                return True
         else:
             if partition.waits_for_disk or (known.required_acks == produce.ACKS_ALL and not partition.is_alone):
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
@@ -238,15 +241,28 @@ class ProduceLane:
         known: Destination,
         limits: ClientLimits | None,
         error: KafkaError,
-    ) -> None:
-        """Respond to a batch that was not appended, with the same response as the handler of Produce."""
-        header, position = self._ways.route.header.decode_from(frame)
-        request = self._ways.route.decode(frame, position)
-        context = self._ways.context(connection, correlation_id, header.client_id)
-        response = produce.refused(request, context, known.partition, error)
-        if response is not None:
-            response.throttle_time_ms = self._ways.charge(connection, limits, len(frame) + SIZE.size)
-        self._ways.usual.respond(response, self._ways.route, context)
+        started: float,
+    ) -> bool:
+        """Respond to a batch that was not appended, with the same response as the handler of Produce. Returns whether
+        the response must wait, because the batch is already in the log (S12). `started`: the monotonic time, in
+        seconds, at which serving the request began; 0 means that the request is not timed.
+        """
+        ways, request_bytes = self._ways, len(frame) + SIZE.size
+        header, position = ways.route.header.decode_from(frame)
+        request = ways.route.decode(frame, position)
+        context = ways.context(connection, correlation_id, header.client_id)
+
+        def charged(response: ProduceResponse | None) -> ProduceResponse | None:
+            if response is not None:
+                response.throttle_time_ms = ways.charge(connection, limits, request_bytes)
+            return response
+
+        answer = then(produce.refused(request, context, known.partition, error), charged)
+        if isinstance(answer, Future):
+            ways.usual.wait(answer, ways.route, context, started)
+            return True
+        ways.usual.respond(answer, ways.route, context)
+        return False
 
     def learn(
         self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /

@@ -114,11 +114,13 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
 
 def refused(
     request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
-) -> ProduceResponse | None:
-    """Return the response to a request with one batch that `partition` has refused to append."""
+) -> Answer[ProduceResponse | None]:
+    """Return the response to a request with one batch that `partition` has refused to append. The response to a batch
+    that is already in the log comes as soon as the records of the log may be acknowledged.
+    """
     produce = _Produce(request, context)
     produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
-    return produce.answer()
+    return produce.when_replicated(None)
 
 
 def not_replicated(
