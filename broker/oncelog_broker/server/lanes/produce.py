@@ -24,7 +24,7 @@ from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.lanes.produce_destination import Destination, answer_to
 from oncelog_broker.server.lanes.produce_waits import Appended, ProduceWays, respond
-from oncelog_broker.server.lanes.repeated import RightsNeeded
+from oncelog_broker.server.lanes.repeated import RightsNeeded, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.frame_reader import SIZE
 from oncelog_broker.server.net.header_cache import PREFIX
@@ -189,7 +189,8 @@ class ProduceLane:
                 route.requests += 1
                 producer = ProducerIdAndEpoch(producer_id, epoch)
                 refused = refused_by_coordinator(producer, list(known.where), code, registers=True)
-                self._refuse(connection, frame, correlation_id, known, limits, refused, started)
+                if not self._refuse(connection, frame, correlation_id, known, limits, refused, started):
+                    note_time(route, started, ways.monotonic)
                 return True
         route.requests += 1
         try:
