@@ -83,13 +83,11 @@ class Dispatcher:
             return
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
         key = api_key << 16 | version
-        lane = connection.lanes.get(key)
-        if (
-            lane is not None
-            and (self._faults is None or not self._faults.are_set)
-            and lane.serve(connection, frame, correlation_id)
-        ):
-            return
+        lane, may_learn = connection.lanes.get(key), True
+        if lane is not None:
+            may_learn = self._faults is None or not self._faults.are_set  # `learn` uses what `serve` found out
+            if may_learn and lane.serve(connection, frame, correlation_id):
+                return
         route = self._routes.get(key)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
@@ -132,7 +130,7 @@ class Dispatcher:
             self.wait(answer, route, context, started)
         elif answer is not None:
             self.respond(answer, route, context)
-        if route.make_lane is not None and request is not None and answer is not None:
+        if may_learn and route.make_lane is not None and request is not None and answer is not None:
             if lane is None:
                 lane = connection.lanes[key] = route.make_lane(route, version, services, self, self._monotonic)
             lane.learn(frame, request, None if is_late else answer, context)
