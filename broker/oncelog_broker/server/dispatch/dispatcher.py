@@ -51,6 +51,10 @@ WARNED_HOSTS: Final = 100
 """The broker logs a warning when a request exceeds a limit, because the client does not learn why its connection was
 closed. The warning is logged once per host, and for at most this many hosts.
 """
+LANES_PER_API: Final = 3
+"""The maximum number of lanes of a connection for the versions of one API. A client uses one version of each API; this
+limit bounds the memory of a connection that uses all versions.
+"""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -132,6 +136,7 @@ class Dispatcher:
             self.respond(answer, route, context)
         if may_learn and route.make_lane is not None and request is not None and answer is not None:
             if lane is None:
+                _forget_oldest_lane(connection, api_key)
                 lane = connection.lanes[key] = route.make_lane(route, version, services, self, self._monotonic)
             lane.learn(frame, request, None if is_late else answer, context)
         if throttling is not None and isinstance(context, MeteredContext):
@@ -257,6 +262,13 @@ class Dispatcher:
             context.in_slices(route.encode_steps(response, body)),
             lambda _: _send(body, route, context, slot),
         )
+
+
+def _forget_oldest_lane(connection: BrokerConnection, api_key: int) -> None:
+    """Make room for a new lane of this API on the connection."""
+    keys = [key for key in connection.lanes if key >> 16 == api_key]
+    if len(keys) == LANES_PER_API:
+        del connection.lanes[keys[0]]
 
 
 def _serve_in_slices(

@@ -19,7 +19,7 @@ from typing import Any, Final
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.server.dispatch.routes import Route
 from oncelog_broker.server.kept.fetch_sessions import FINAL_EPOCH, FIRST_TOPIC_ID_VERSION, INITIAL_EPOCH, NO_SESSION
-from oncelog_broker.server.kept.session_partition import SessionPartition, Wanted
+from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName, Wanted
 from oncelog_broker.server.lanes.fetch_answers import FetchAnswers
 from oncelog_broker.server.lanes.one_fetch import Asked, FetchWays, OneFetch
 from oncelog_broker.server.net.connection import BrokerConnection
@@ -40,9 +40,9 @@ MIN_VERSION: Final = 10
 zstd.
 """
 MAX_KNOWN: Final = 64
-"""The maximum number of requests that a lane remembers, one for each topic. It is also the maximum number of partitions
-of a topic that a lane remembers for requests without a session.
-"""
+"""The maximum number of requests that a lane remembers, one for each topic."""
+MAX_PARTITIONS: Final = 256
+"""The maximum number of partitions that a lane remembers for requests without a session, for all topics together."""
 MAX_REQUEST_BYTES: Final = 2048
 """The maximum size in bytes of a request that a fast lane remembers."""
 MAX_LOOKED_AT: Final = 1000
@@ -161,14 +161,11 @@ class FetchLane:
         if not self._will_learn:
             self._will_learn = True
             return
+        if is_alone:
+            self._learn_alone(frame, request, response, context)
+            return
         asked = self._asked(frame, request, context)
         if asked is None:
-            return
-        if is_alone:
-            index = named[0].partition
-            if index in asked.partitions or len(asked.partitions) < MAX_KNOWN:
-                each = asked.partitions.setdefault(index, SessionPartition(Wanted(asked.topic, named[0])))
-                self._find(each, context)
             return
         session = self._services.fetch_sessions.find(
             asked.session_id, follower=asked.follower_id, owner=context.connection.principal
@@ -176,6 +173,26 @@ class FetchLane:
         if session is not None and len(session.active) <= MAX_LOOKED_AT:
             for each in session.active.values():
                 self._find(each, context)
+
+    def _learn_alone(
+        self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext
+    ) -> None:
+        """Remember the partition of a request without a session, if this broker leads the partition and the response
+        has no error. A response that comes later has no error, because a request does not wait after an error.
+        """
+        topic = request.topics[0]
+        each = SessionPartition(Wanted(TopicName(topic.topic, topic.topic_id), topic.partitions[0]))
+        if response is None or not any(one.error_code for named in response.responses for one in named.partitions):
+            self._find(each, context)
+        if each.partition is None and not self._is_known:
+            return
+        asked, index = self._asked(frame, request, context), topic.partitions[0].partition
+        if asked is None:
+            return
+        if each.partition is None:
+            asked.partitions.pop(index, None)
+        elif index in asked.partitions or sum(len(known.partitions) for known in self._known.values()) < MAX_PARTITIONS:
+            asked.partitions[index] = each
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
         """Return what the lane remembers about requests that differ from `frame` only in numbers; None if the lane does

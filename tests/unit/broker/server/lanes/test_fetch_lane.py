@@ -18,13 +18,15 @@ from oncelog.fail_points import point
 from oncelog.fail_points.faults import Faults
 from oncelog.fail_points.specification import Action, Kind
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
-from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
+from oncelog_broker.server.dispatch.dispatcher import LANES_PER_API, Dispatcher
 from oncelog_broker.server.lanes import fetch as lane_of_fetch
 from oncelog_broker.server.lanes import fetch_answers
 from oncelog_broker.server.lanes.fetch import MAX_KNOWN, MIN_VERSION, FetchLane
 from oncelog_broker.server.lanes.one_fetch import OneFetch
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -312,6 +314,42 @@ async def test_a_lane_remembers_a_bounded_number_of_partitions_without_a_session
     (lane,) = client.connection.lanes.values()
     assert isinstance(lane, FetchLane)
     assert sum(len(asked.partitions) for asked in lane._known.values()) <= 4 * MAX_KNOWN
+
+
+async def test_a_lane_remembers_no_partition_that_the_client_may_not_read(served: Served, taken: list[bool]) -> None:
+    client = Client(served)
+    for _ in range(4):
+        await ask(client, fetch(0), 12)
+    assert taken[-1]
+    served.services.authorizer = StandardAuthorizer([])
+    for _ in range(2):
+        answer = await ask(client, fetch(0), 12)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert [asked.partitions for asked in lane._known.values()] == [{}]
+
+
+async def test_one_bound_holds_for_the_partitions_of_all_topics_of_a_lane(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_of_fetch, "MAX_PARTITIONS", 4)
+    client = Client(served)
+    for wait_ms in (-1, -2, -3):  # the lane distinguishes these requests as it distinguishes topics
+        for index in (0, 0, 1, 2):
+            await ask(client, fetch(0, index=index, wait_ms=wait_ms))
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert sum(len(asked.partitions) for asked in lane._known.values()) == 4
+
+
+async def test_a_connection_has_a_bounded_number_of_lanes_for_an_api(served: Served, taken: list[bool]) -> None:
+    client = Client(served)
+    for version in range(MIN_VERSION, VERSIONS.high + 1):
+        for _ in range(4):
+            await ask(client, fetch(0), version)
+        assert taken[-1]
+    assert [key & 0xFFFF for key in client.connection.lanes] == list(range(VERSIONS.high + 1))[-LANES_PER_API:]
 
 
 async def test_a_lane_serves_also_the_newest_of_many_sessions(served: Served, taken: list[bool]) -> None:
