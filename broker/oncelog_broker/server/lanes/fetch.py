@@ -18,7 +18,13 @@ from typing import Any, Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.server.dispatch.routes import Route
-from oncelog_broker.server.kept.fetch_sessions import FINAL_EPOCH, FIRST_TOPIC_ID_VERSION, INITIAL_EPOCH, NO_SESSION
+from oncelog_broker.server.kept.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_TOPIC_ID_VERSION,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+)
 from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName, Wanted
 from oncelog_broker.server.lanes.fetch_answers import FetchAnswers
 from oncelog_broker.server.lanes.one_fetch import Asked, FetchWays, OneFetch
@@ -40,7 +46,10 @@ MIN_VERSION: Final = 10
 zstd.
 """
 MAX_KNOWN: Final = 64
-"""The maximum number of requests that a lane remembers, one for each topic."""
+"""The maximum number of requests that a lane remembers, one for each topic and session. When there is no room, the lane
+looks at the oldest request: it forgets this request if its session has ended or if it has not come again; otherwise the
+request becomes the newest one, and the lane does not remember the present request.
+"""
 MAX_PARTITIONS: Final = 256
 """The maximum number of partitions that a lane remembers for requests without a session, for all topics together."""
 MAX_REQUEST_BYTES: Final = 2048
@@ -102,6 +111,7 @@ class FetchLane:
         self._is_known = asked is not None
         if asked is None:
             return False
+        asked.was_used = True
         throttling = self._ways.usual.throttling
         if throttling is not None:
             limits = throttling.known_limits(connection, asked.client_id)
@@ -167,9 +177,7 @@ class FetchLane:
         asked = self._asked(frame, request, context)
         if asked is None:
             return
-        session = self._services.fetch_sessions.find(
-            asked.session_id, follower=asked.follower_id, owner=context.connection.principal
-        )
+        session = self._session_of(asked, context)
         if session is not None and len(session.active) <= MAX_LOOKED_AT:
             for each in session.active.values():
                 self._find(each, context)
@@ -200,7 +208,9 @@ class FetchLane:
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state
-        if request.replica_id >= 0 or (state is not None and state.replica_id < 0) or len(self._known) == MAX_KNOWN:
+        if request.replica_id >= 0 or (state is not None and state.replica_id < 0):
+            return None
+        if len(self._known) == MAX_KNOWN and not self._forget_oldest(context):
             return None
         encode = codec(FetchRequest, self._version).encode
         places: list[tuple[Any, str]] = [(request, "session_epoch")]
@@ -218,6 +228,24 @@ class FetchLane:
             return None  # a remembered request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
+
+    def _forget_oldest(self, context: RecordContext) -> bool:
+        """Forget the oldest request if its session has ended or if it has not come again. Returns whether there is room
+        now.
+        """
+        kept, oldest = next(iter(self._known.items()))
+        del self._known[kept]
+        if oldest.was_used and (oldest.session_id == NO_SESSION or self._session_of(oldest, context) is not None):
+            oldest.was_used = False
+            self._known[kept] = oldest
+            return False
+        return True
+
+    def _session_of(self, asked: Asked, context: RecordContext) -> FetchSession | None:
+        """Return the session of these requests; None if it has ended."""
+        return self._services.fetch_sessions.find(
+            asked.session_id, follower=asked.follower_id, owner=context.connection.principal
+        )
 
     def _find(self, each: SessionPartition, context: RecordContext) -> None:
         """Store the Partition object of this session partition, if this broker leads it."""

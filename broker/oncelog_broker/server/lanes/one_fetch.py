@@ -75,6 +75,7 @@ class Asked:
         "request",
         "session_id",
         "topic",
+        "was_used",
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
@@ -95,6 +96,9 @@ class Asked:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
         """The partitions of this topic that were fetched without a session, by index."""
+        self.was_used = False
+        """Whether the lane has recognised such a request since the lane last looked for a request that it can forget.
+        """
 
 
 class OneFetch:

@@ -361,6 +361,22 @@ async def test_a_lane_serves_also_the_newest_of_many_sessions(served: Served, ta
         assert taken[-1], "the requests of sessions that have ended are forgotten"
 
 
+async def test_a_full_lane_forgets_a_request_only_if_it_does_not_come_again(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_of_fetch, "MAX_KNOWN", 2)
+    client, asked = Client(served), [fetch(0, wait_ms=-1 - number) for number in range(3)]
+    for request in (asked[0], asked[0], *asked[:2], *asked[:2]):
+        await ask(client, request)
+    assert taken[-2:] == [True, True]
+    for expected in (False, False, False, True):
+        await ask(client, asked[2])
+        assert taken[-1] is expected
+    for request, expected in ((asked[1], True), (asked[0], False)):
+        await ask(client, request)
+        assert taken[-1] is expected
+
+
 async def test_a_waiting_fetch_keeps_its_offset_when_another_connection_uses_its_session(
     served: Served, taken: list[bool]
 ) -> None:
