@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.transaction.usual_transactions import UsualTrans
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
-from oncelog_broker.server.lanes.repeated import ConstantAnswer, RightsNeeded, may_serve, note_time
+from oncelog_broker.server.lanes.repeated import Attempts, ConstantAnswer, RightsNeeded, may_serve, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
@@ -75,7 +75,7 @@ class Remembered:
 class AddPartitionsToTxnLane:
     """The fast lane of one connection for one version of AddPartitionsToTxn."""
 
-    __slots__ = ("_is_known", "_known", "_monotonic", "_route", "_services", "_usual", "_version", "_will_learn")
+    __slots__ = ("_attempts", "_is_known", "_known", "_monotonic", "_route", "_services", "_usual", "_version")
 
     def __init__(
         self, route: Route, version: int, services: TransactionServices, usual: UsualWay, monotonic: Callable[[], float]
@@ -90,10 +90,7 @@ class AddPartitionsToTxnLane:
         """The bytes of a request after its correlation id -> the request."""
         self._is_known = False
         """Whether the present request is remembered already, so that `learn` has nothing to do."""
-        self._will_learn = False
-        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
-        from the second such request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -166,8 +163,7 @@ class AddPartitionsToTxnLane:
             return
         if response is not None and (response.throttle_time_ms or _has_error(response)):
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         kept = bytes(frame[PREFIX.size :])
         transactions = self._services.transactions.usual_transactions(transactional_id)

@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.transaction.usual_transactions import UsualTrans
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
-from oncelog_broker.server.lanes.repeated import HEAD, RightsNeeded, may_serve, note_time
+from oncelog_broker.server.lanes.repeated import HEAD, Attempts, RightsNeeded, may_serve, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
@@ -67,8 +67,8 @@ class EndTxnLane:
     """The fast lane of one connection for one version of EndTxn."""
 
     __slots__ = (
-        "_is_known", "_known", "_layouts", "_monotonic", "_route", "_services", "_success", "_transaction_version",
-        "_usual", "_version", "_will_learn",
+        "_attempts", "_is_known", "_known", "_layouts", "_monotonic", "_route", "_services", "_success",
+        "_transaction_version", "_usual", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -88,10 +88,7 @@ class EndTxnLane:
         """The bytes around the numbers of a request -> the request."""
         self._is_known = False
         """Whether the lane remembers a request that equals the present request except for its numbers."""
-        self._will_learn = False
-        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
-        from the second such request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -155,8 +152,7 @@ class EndTxnLane:
             return
         if response is not None and (response.error_code != ErrorCode.NONE or response.throttle_time_ms):
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         transactions = self._services.transactions.usual_transactions(request.transactional_id)
         if transactions is None or len(self._known) == MAX_KNOWN:
@@ -173,9 +169,12 @@ class EndTxnLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
+            self._attempts.failed()
             return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
+            self._attempts.failed()
             return None  # a remembered request of the same size has its numbers at other positions
+        self._attempts.succeeded()
         return pattern.kept
 
 

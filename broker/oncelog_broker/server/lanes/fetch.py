@@ -28,6 +28,7 @@ from oncelog_broker.server.kept.fetch_sessions import (
 from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName, Wanted
 from oncelog_broker.server.lanes.fetch_answers import FetchAnswers
 from oncelog_broker.server.lanes.one_fetch import Asked, FetchWays, OneFetch
+from oncelog_broker.server.lanes.repeated import Attempts
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
@@ -64,6 +65,7 @@ class FetchLane:
     """The fast lane (fast path for repeated requests) of one connection for one version of Fetch."""
 
     __slots__ = (
+        "_attempts",
         "_by_id",
         "_config",
         "_is_known",
@@ -73,7 +75,6 @@ class FetchLane:
         "_services",
         "_version",
         "_ways",
-        "_will_learn",
     )
 
     def __init__(
@@ -97,10 +98,7 @@ class FetchLane:
         """The broker configuration from which the field `max_bytes` of `_ways` was set."""
         self._is_known = False
         """Whether the present request equals an earlier request except for the numbers."""
-        self._will_learn = False
-        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
-        from the second such request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -168,8 +166,7 @@ class FetchLane:
         is_alone = request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH and bool(named)
         if not (is_in_session or is_alone) or chooses(context):
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         if is_alone:
             self._learn_alone(frame, request, response, context)
@@ -219,13 +216,17 @@ class FetchLane:
         try:
             pattern = changing(lambda: encode(request), *places)
         except NoTemplate:
+            self._attempts.failed()
             return None
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
+            self._attempts.failed()
             return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
+            self._attempts.failed()
             return None  # a remembered request of the same size has its numbers at other positions
+        self._attempts.succeeded()
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 

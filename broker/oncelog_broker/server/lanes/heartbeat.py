@@ -18,7 +18,7 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.groups.services import GroupContext, GroupServices
-from oncelog_broker.server.lanes.repeated import ConstantAnswer, RightsNeeded, may_serve, note_time
+from oncelog_broker.server.lanes.repeated import Attempts, ConstantAnswer, RightsNeeded, may_serve, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
@@ -63,7 +63,7 @@ class Remembered:
 class HeartbeatLane:
     """The fast lane of one connection for one version of Heartbeat."""
 
-    __slots__ = ("_is_known", "_known", "_monotonic", "_route", "_services", "_usual", "_version", "_will_learn")
+    __slots__ = ("_attempts", "_is_known", "_known", "_monotonic", "_route", "_services", "_usual", "_version")
 
     RULE: Rule = rules.HEARTBEAT
 
@@ -80,10 +80,7 @@ class HeartbeatLane:
         """The bytes of a request after its correlation id -> the request."""
         self._is_known = False
         """Whether the present request is remembered, so that it need not be remembered again."""
-        self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -118,8 +115,7 @@ class HeartbeatLane:
             return
         if len(frame) > MAX_REQUEST_BYTES or not self._may_repeat(request, response):
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         runtime = self._services.groups.runtime
         try:

@@ -24,7 +24,7 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.groups.offset_commit import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.groups.services import GroupContext, GroupServices
-from oncelog_broker.server.lanes.repeated import ConstantAnswer, RightsNeeded, may_serve, note_time
+from oncelog_broker.server.lanes.repeated import Attempts, ConstantAnswer, RightsNeeded, may_serve, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
@@ -94,7 +94,7 @@ class OffsetCommitLane:
     """The fast lane of one connection for one version of OffsetCommit."""
 
     __slots__ = (
-        "_is_known", "_known", "_layouts", "_monotonic", "_route", "_services", "_usual", "_version", "_will_learn",
+        "_attempts", "_is_known", "_known", "_layouts", "_monotonic", "_route", "_services", "_usual", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -112,10 +112,7 @@ class OffsetCommitLane:
         """The bytes around the numbers of a request -> the request."""
         self._is_known = False
         """Whether the present request is remembered except for its numbers."""
-        self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -230,8 +227,7 @@ class OffsetCommitLane:
         is_refused = len(response.topics) != 1 or response.topics[0].partitions[0].error_code != ErrorCode.NONE
         if is_refused or response.throttle_time_ms or runtime.compression is not Compression.NONE:
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         if len(self._known) == MAX_KNOWN and not self._forget_oldest():
             return
@@ -267,13 +263,17 @@ class OffsetCommitLane:
         try:
             pattern = changing(lambda: encode(request), *((partition, name) for name in NUMBERS))
         except NoTemplate:
+            self._attempts.failed()
             return None
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
+            self._attempts.failed()
             return None  # the client encodes this request in another way than our encoder
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
+            self._attempts.failed()
             return None  # a remembered request of the same size has its numbers at other positions
+        self._attempts.succeeded()
         return pattern.kept
 
 

@@ -24,7 +24,7 @@ from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.lanes.produce_destination import Destination, answer_to
 from oncelog_broker.server.lanes.produce_waits import Appended, ProduceWays, respond
-from oncelog_broker.server.lanes.repeated import RightsNeeded, note_time
+from oncelog_broker.server.lanes.repeated import Attempts, RightsNeeded, note_time
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.frame_reader import SIZE
 from oncelog_broker.server.net.header_cache import PREFIX
@@ -85,12 +85,12 @@ class ProduceLane:
     """The fast lane of one connection for one version of Produce."""
 
     __slots__ = (
+        "_attempts",
         "_is_known",
         "_known",
         "_lengths",
         "_read_records",
         "_ways",
-        "_will_learn",
     )
 
     def __init__(
@@ -112,10 +112,7 @@ class ProduceLane:
         """Whether `_known` has the destination of the present request. If so, and if the lane declines the request, the
         lane remembers nothing from this request.
         """
-        self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
-        """
+        self._attempts = Attempts()
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """Serve the request if the lane can. Returns False if the handler must serve the request; the lane has then
@@ -278,8 +275,7 @@ class ProduceLane:
         is_refused = response is not None and response.responses[0].partition_responses[0].error_code
         if is_refused or self._ways.version < MIN_VERSION:
             return
-        if not self._will_learn:
-            self._will_learn = True
+        if not self._attempts.may_begin():
             return
         if len(self._known) == MAX_DESTINATIONS and not self._forget_gone():
             return
@@ -288,19 +284,25 @@ class ProduceLane:
             request_codec = codec(ProduceRequest, self._ways.version)
             body = around_records(request_codec, request, data.records)
             answer = answer_to(topic, data, self._ways.version, flexible=self._ways.route.flexible_response)
-        except (KafkaError, NoTemplate):
+        except KafkaError:
+            return
+        except NoTemplate:
+            self._attempts.failed()
             return
         header = bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)])
         head = header + body.head
         position = PREFIX.size + len(head)
         if len(head) > MAX_HEAD_BYTES:
+            self._attempts.failed()
             return
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:
+            self._attempts.failed()
             return  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if position not in self._lengths:
             if len(self._lengths) == MAX_LENGTHS:
                 return
             self._lengths = (*self._lengths, position)
+        self._attempts.succeeded()
         rights: RightsNeeded = ((rules.PRODUCE.kind, partition.topic),)
         transactions = None
         if request.transactional_id is not None:

@@ -1,5 +1,5 @@
-"""Parts that the lanes of groups and transactions share: the checks of rights and quotas, the timing of requests, and
-the bytes of a response that only differs in its correlation id.
+"""Parts that lanes share: the limit of attempts to remember a request, the checks of rights and quotas, the timing of
+requests, and the bytes of a response that only differs in its correlation id.
 """
 
 from __future__ import annotations
@@ -18,6 +18,43 @@ RightsNeeded = tuple[tuple[int, str | None], ...]
 """The rights that a request needs, each as the kind and the name of an ACL rule."""
 HEAD: Final = Struct(">ii")
 """The size and the correlation id of a response."""
+
+MAX_FAILED_ATTEMPTS: Final = 8
+"""After this number of failed attempts in a row, a lane remembers no further request. An attempt fails if the
+lane could not recognise such requests, for example because our encoder does not reproduce the client's encoding. An
+attempt costs more than the handler, so a client with its own encoding must not pay for an attempt at each request.
+"""
+
+
+class Attempts:
+    """Decides whether a lane attempts to remember a request. The lane reports each failed and each successful
+    attempt.
+    """
+
+    __slots__ = ("_failed",)
+
+    def __init__(self) -> None:
+        self._failed: int | None = None
+        """The number of failed attempts since the last success; None before the first request that the lane could
+        remember.
+        """
+
+    def may_begin(self) -> bool:
+        """Return whether the lane may attempt to remember this request. The first request that the lane could remember
+        is left out, because many connections send only one.
+        """
+        if self._failed is None:
+            self._failed = 0
+            return False
+        return self._failed < MAX_FAILED_ATTEMPTS
+
+    def failed(self) -> None:
+        """Count an attempt that failed."""
+        self._failed = (self._failed or 0) + 1
+
+    def succeeded(self) -> None:
+        """Forget the failed attempts before this successful attempt."""
+        self._failed = 0
 
 
 def may_serve(
