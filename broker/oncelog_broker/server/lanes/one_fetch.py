@@ -19,7 +19,7 @@ from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.kept.fetch_sessions import FetchPlan, FetchSession, Follower
-from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName
+from oncelog_broker.server.kept.session_partition import SessionPartition, TopicName, Wanted
 from oncelog_broker.server.lanes.fetch_answers import NO_RECORDS, NO_TOPIC, FetchAnswers
 from oncelog_broker.server.net.answer_queue import Slot
 from oncelog_broker.server.net.connection import BrokerConnection
@@ -117,6 +117,7 @@ class OneFetch:
         "_started",
         "_told",
         "_waiting_since",
+        "_wanted",
         "_ways",
     )
 
@@ -146,6 +147,10 @@ class OneFetch:
         """
         self._started = self._waiting_since = self._answered = 0.0
         """Monotonic seconds at which serving, waiting and responding began; 0 means that the request is not timed."""
+        self._wanted: list[Wanted] | None = None
+        """The partitions and offsets that a waiting consumer reads, because another request may change those of the
+        session meanwhile; None before the wait, and for followers.
+        """
         self._slot: Slot | None = None
         """The request's slot in the connection's answer queue while the request waits."""
 
@@ -330,6 +335,7 @@ class OneFetch:
             self._partitions = list(self._session.active.values())
         partitions = [each.partition for each in self._partitions]
         if asked.follower is None:
+            self._wanted = [each.wanted for each in self._partitions]
             waiting = DelayedFetch(partitions, missing_bytes, read_committed=asked.read_committed)
         else:
             has_news = any(each.high_watermark != each.partition.high_watermark for each in self._told)
@@ -356,10 +362,12 @@ class OneFetch:
 
     def _answer_late(self, slot: Slot) -> None:
         ways, session = self._ways, self._session
-        is_shared = session is not None and session.epoch != self._epoch
         if session is not None:
             self._partitions = list(session.active.values())  # other partitions may be active now
-        if is_shared or not self.look() or len(self._told) > 1:
+            if session.epoch != self._epoch:  # another request has used the session
+                self._read_in_the_usual_way(self._wanted)
+                return
+        if not self.look() or len(self._told) > 1:
             self._read_in_the_usual_way()
             return
         records = self._read(self._readable[0]) if self._readable else NO_RECORDS
@@ -384,13 +392,14 @@ class OneFetch:
             self._asked.client_id,
         )
 
-    def _read_in_the_usual_way(self) -> None:
+    def _read_in_the_usual_way(self, wanted: list[Wanted] | None = None) -> None:
         """Let the code of the Fetch handler read the partitions and respond. The request may wait for records if it has
-        not waited yet."""
+        not waited yet. `wanted`: the partitions and offsets to read; None means those of the session now.
+        """
         ways, asked, context, slot = self._ways, self._asked, self._context(), self._slot
-        plan = FetchPlan(
-            [each.wanted for each in self._partitions], self._session, incremental=self._session is not None
-        )
+        if wanted is None:
+            wanted = [each.wanted for each in self._partitions]
+        plan = FetchPlan(wanted, self._session, incremental=self._session is not None)
         answer: Any = fetch.read_again(asked.request, context, asked.follower, plan, may_wait=slot is None)
         if slot is not None and not isinstance(answer, asyncio.Future):
             late = asyncio.get_running_loop().create_future()
