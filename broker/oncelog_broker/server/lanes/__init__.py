@@ -16,5 +16,6 @@ while a test has set faults for requests or responses (`oncelog serve --fail-con
 the requests that wait for replicas or for the disk. `fetch` is the lane of Fetch: `one_fetch` serves one request, and
 `fetch_answers` has the bytes of the responses. `heartbeat`, `consumer_group_heartbeat` and `offset_commit` are the
 lanes of members of consumer groups, `add_partitions_to_txn` and `end_txn` the lanes of transactional producers;
-`repeated` has the parts that these five share.
+`repeated` has the parts that these five share, and the limit of failed attempts to remember a request, which holds for
+all lanes.
 """

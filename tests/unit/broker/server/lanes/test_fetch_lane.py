@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -24,12 +25,16 @@ from oncelog_broker.server.lanes import fetch as lane_of_fetch
 from oncelog_broker.server.lanes import fetch_answers
 from oncelog_broker.server.lanes.fetch import MAX_KNOWN, MIN_VERSION, FetchLane
 from oncelog_broker.server.lanes.one_fetch import OneFetch
+from oncelog_broker.server.lanes.repeated import MAX_FAILED_ATTEMPTS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.control import EndTransactionMarker
+from oncelog_protocol.templates import changing
 
+UNKNOWN_TAG = b"\x01\x63\x01\x00"
+"""Tagged fields of a message: one field of one byte with tag 99, which the broker does not know."""
 VERSIONS = SERVED[ApiKey.FETCH].versions
 TOPIC_ID = bytes(16)
 BOTH = (LEADER, FOLLOWER)
@@ -359,6 +364,27 @@ async def test_a_lane_serves_also_the_newest_of_many_sessions(served: Served, ta
         for epoch in range(1, 4):
             await ask(client, fetch(session=(session, epoch)))
         assert taken[-1], "the requests of sessions that have ended are forgotten"
+
+
+async def test_a_lane_gives_up_a_client_with_its_own_encoding(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[object] = []
+
+    def noted(*arguments: Any) -> Any:
+        examined.append(arguments)
+        return changing(*arguments)
+
+    monkeypatch.setattr(lane_of_fetch, "changing", noted)
+    client = Client(served)
+    for own, standard, expected in ((MAX_FAILED_ATTEMPTS + 1, 3, True), (20, 3, False)):
+        for _ in range(own):
+            body = client._frame(fetch(0), ApiKey.FETCH, 12)[4:-1] + UNKNOWN_TAG
+            client._receive(pack(">i", len(body)) + body)
+        for _ in range(standard):
+            await ask(client, fetch(0, wait_ms=-own), 12)
+        assert taken[-1] is expected
+    assert len(examined) == 2 * MAX_FAILED_ATTEMPTS, "the successful attempt is between the failed ones"
 
 
 async def test_a_full_lane_forgets_a_request_only_if_it_does_not_come_again(
