@@ -1,11 +1,16 @@
-"""The buffers of a binary Arrow column: offsets, content, sizes, validity."""
+"""The buffers of a binary Arrow column: offsets, content, sizes, validity; and rows of a column in several pieces."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+EMPTY: Final = pa.py_buffer(b"\x00")
+"""Takes the place of the content of a column that has none."""
 
 
 def starts_of(column: pa.Array) -> Any:
@@ -37,3 +42,32 @@ def sizes_of(column: pa.Array) -> Any:
 def is_valid(column: pa.Array) -> Any:
     """Return for each value whether it is not null: a bool array."""
     return column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def taken(pieces: Sequence[pa.Array], rows: Any) -> pa.Array:
+    """Return these rows (an int64 array of row numbers) of a column in several pieces, as a large binary array. The
+    rows of all pieces are numbered together.
+
+    Each value is copied once, directly from its piece, whereas Arrow would first copy all pieces into one array. All
+    memory from the first byte of the pieces to the last becomes one binary array, which is cut where each wanted value
+    begins and ends. Every second element of this array is a wanted value. The other elements are never read, because
+    they consist of memory that may belong to other objects.
+    """
+    starts = np.concatenate([starts_of(each)[:-1] + _address(each) for each in pieces])[rows]
+    sizes = np.concatenate([sizes_of(each) for each in pieces])[rows]
+    bounds: Any = np.empty(2 * len(rows) + 1, np.int64)
+    bounds[:-1:2] = starts
+    bounds[1::2] = starts + np.maximum(sizes, 0)
+    first = min(map(_address, pieces))
+    bounds -= first
+    # Arrow reserves memory for as many bytes as elements of the array's mean size would have, so let the array's size
+    # be twice that of the wanted values.
+    bounds[-1] = bounds[0] + 2 * int(np.maximum(sizes, 0).sum())
+    memory = pa.foreign_buffer(first, int(bounds.max()), pieces)
+    every = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), memory])
+    return pc.take(every, pa.array(np.arange(0, len(bounds) - 1, 2), mask=sizes < 0), boundscheck=False)
+
+
+def _address(column: pa.Array) -> int:
+    address: int = (column.buffers()[2] or EMPTY).address
+    return address

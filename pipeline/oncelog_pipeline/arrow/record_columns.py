@@ -1,8 +1,8 @@
-"""Converts an Arrow batch of a table to the fields of records, one column for each field."""
+"""Converts Arrow batches of a table to the fields of records, one column for each field."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from oncelog.clock import now_ms
 from oncelog.producer.columns import MAX_TIMESTAMP
-from oncelog_pipeline.arrow.buffers import is_valid
+from oncelog_pipeline.arrow.buffers import is_valid, taken
 from oncelog_pipeline.arrow.headers import check_headers
 
 
@@ -18,9 +18,12 @@ from oncelog_pipeline.arrow.headers import check_headers
 class RecordColumns:
     """The fields of records, one column for each field; None if the table does not have that column."""
 
-    values: pa.Array
-    """The values of the records, an Arrow array of type binary or large binary; `keys` has the same type."""
+    values: pa.Array | pa.ChunkedArray
+    """The values of the records, of type binary or large binary. They are in several chunks until their rows are
+    divided, because copying them into one array would take much of the CPU of a task.
+    """
     keys: pa.Array | None
+    """The keys of the records, of the same type as `values`."""
     headers: pa.Array | None
     """For each row a list of structs with the name and value of a header. No header name is null."""
     topics: pa.Array | None
@@ -32,24 +35,37 @@ class RecordColumns:
         return len(self.values)
 
     def take(self, rows: Any) -> RecordColumns:
-        """Return the columns with only these rows (an int64 array of row numbers), in this order and without topics."""
-        chosen = pa.array(rows)
+        """Return the columns with only these rows (an int64 array of row numbers), in this order and without topics.
+        The values of the result are one array.
+        """
+        chosen, values, keys = pa.array(rows), self.values, self.keys
+        if isinstance(values, pa.ChunkedArray):
+            values = taken(values.chunks, rows)
+            keys = None if keys is None else keys.cast(values.type)
+        else:
+            values = values.take(chosen)
         return RecordColumns(
-            self.values.take(chosen),
-            None if self.keys is None else self.keys.take(chosen),
+            values,
+            None if keys is None else keys.take(chosen),
             None if self.headers is None else self.headers.take(chosen),
             None,
             None if self.partitions is None else self.partitions.take(chosen),
             None if self.timestamps_ms is None else self.timestamps_ms[rows],
         )
 
+    def in_one_piece(self) -> RecordColumns:
+        """Return the columns with the values in one array."""
+        return self if isinstance(self.values, pa.Array) else replace(self, values=_whole(self.values))
 
-def record_columns(batch: pa.RecordBatch) -> RecordColumns:
-    """Convert an Arrow batch of the table to write. Raises ValueError for a header without a name, and for a timestamp
-    outside the range that a record can have.
+
+def record_columns(table: pa.RecordBatch | pa.Table) -> RecordColumns:
+    """Convert one Arrow batch of the table to write, or several. Raises ValueError for a header without a name, and for
+    a timestamp outside the range that a record can have.
     """
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    values, keys = _binary(columns["value"]), _binary(columns["key"]) if "key" in columns else None
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    values = _binary(columns.pop("value"))
+    columns = {name: _whole(column) for name, column in columns.items()}
+    keys = _binary(columns["key"]) if "key" in columns else None
     if keys is not None and keys.type != values.type:
         values, keys = values.cast(pa.large_binary()), keys.cast(pa.large_binary())
     if "headers" in columns:
@@ -64,7 +80,12 @@ def record_columns(batch: pa.RecordBatch) -> RecordColumns:
     )
 
 
-def _binary(column: pa.Array) -> pa.Array:
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, with a copy of its values if it has several chunks."""
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Cast a string column to binary, which keeps its UTF-8 bytes; return other columns unchanged."""
     if pa.types.is_string(column.type):
         return column.cast(pa.binary())

@@ -64,7 +64,7 @@ def by_partition(columns: RecordColumns, partitions: Any) -> tuple[PackedRows, l
     count = len(columns)
     least, most = int(partitions.min()), int(partitions.max())
     if least == most:
-        rows = PackedRows(EncodedColumns(columns), 0, count)
+        rows = PackedRows(EncodedColumns(columns.in_one_piece()), 0, count)
         return rows, [(least, rows)]
     keys = partitions.astype(np.uint16) if least >= 0 and most < SMALL else partitions
     order = np.argsort(keys, kind="stable")

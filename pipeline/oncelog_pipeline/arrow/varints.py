@@ -16,8 +16,8 @@ BITS: Final = 7
 MORE: Final = 0x80
 """This bit of an encoded byte is set if another byte follows."""
 COUNTED: Final = 1 << 15
-"""The codes of offset deltas below this number are cached: a batch of 512 KB holds fewer records, provided that each
-has at least 16 bytes.
+"""The codes of offset deltas below this number are cached: a batch of 768 KB holds fewer records, provided that each
+has at least 24 bytes.
 """
 
 

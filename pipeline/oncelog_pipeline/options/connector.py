@@ -258,7 +258,7 @@ OF_CONSUMERS: Final = (
     ConnectorOption("kafka.fetch.min.bytes", SOURCE, SAME, "", "1"),
     ConnectorOption("kafka.fetch.max.bytes", SOURCE, SAME, "", "1000"),
     ConnectorOption("kafka.fetch.max.wait.ms", SOURCE, SAME, "20 ms if it is not set", "500"),
-    ConnectorOption("kafka.max.partition.fetch.bytes", SOURCE, SAME, "4 MiB if it is not set", "1000"),
+    ConnectorOption("kafka.max.partition.fetch.bytes", SOURCE, SAME, "2 MiB if it is not set", "1000"),
     ConnectorOption("kafka.default.api.timeout.ms", SOURCE, SAME, "", "60000"),
     ConnectorOption("kafka.check.crcs", SOURCE, SAME, "", "true"),
     ConnectorOption("kafka.client.rack", SOURCE, SAME, "", "a"),
@@ -279,7 +279,7 @@ OF_PRODUCERS: Final = (
     ConnectorOption(
         "kafka.max.in.flight.requests.per.connection", SINK, DIFFERS, "at most 5: idempotence needs it", "5"
     ),
-    ConnectorOption("kafka.batch.size", SINK, SAME, "512 KiB if it is not set", "16384"),
+    ConnectorOption("kafka.batch.size", SINK, SAME, "768 KiB if it is not set", "16384"),
     ConnectorOption("kafka.linger.ms", SINK, SAME, "", "5"),
     ConnectorOption("kafka.buffer.memory", SINK, SAME, "", "33554432"),
     ConnectorOption("kafka.compression.type", SINK, SAME, "", "lz4"),

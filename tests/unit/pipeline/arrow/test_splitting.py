@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow")
 from collections import defaultdict
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples
@@ -25,7 +26,7 @@ STICKY = 1
 KEY = st.none() | st.binary(max_size=6)
 PARTITION = st.none() | st.integers(0, 4) | st.sampled_from([-1, 70_000])
 ROW = st.tuples(
-    st.binary(max_size=3),
+    st.none() | st.binary(max_size=3),
     KEY,
     st.lists(st.tuples(st.just("h"), st.binary(max_size=1)), max_size=1),
     st.integers(0, 50),
@@ -47,13 +48,20 @@ def plainly(rows: list[Given], count: int, *, columns: list[str], ignores_keys: 
 
 
 @given(
-    ROWS, st.integers(1, 20), st.sets(st.sampled_from(["key", "partition"])).map(sorted), st.booleans(), st.booleans()
+    ROWS,
+    st.integers(1, 20),
+    st.sets(st.sampled_from(["key", "partition"])).map(sorted),
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.integers(0, 40),
 )
 @examples(200)
 def test_each_row_goes_where_it_would_alone_and_in_order(
-    rows: list[Given], count: int, columns: list[str], ignores_keys: bool, is_large: bool
+    rows: list[Given], count: int, columns: list[str], ignores_keys: bool, is_large: bool, cut: int | None
 ) -> None:
-    table = record_columns(arrow_batch(rows, [*columns, "topic", "headers", "timestamp"], is_large=is_large, skipped=1))
+    """`cut` is the number of rows of the first of two Arrow batches; None means a single Arrow batch."""
+    batch = arrow_batch(rows, [*columns, "topic", "headers", "timestamp"], is_large=is_large, skipped=1)
+    table = record_columns(batch if cut is None else pa.Table.from_batches([batch.slice(0, cut), batch.slice(cut)]))
     found: dict[Any, list[Given]] = {}
     for topic, part in by_topic(table):
         whole, of_partitions = by_partition(part, partitions(part, count, STICKY, ignores_keys=ignores_keys))

@@ -43,7 +43,7 @@ def test_omitted_options_have_defaults() -> None:
     made = stream()
     assert made.subscription == Subscription(topics=("a",))
     assert made.starting == Bound(Where.LATEST)
-    assert made.settings == {"isolation_level": "read_committed", "max_partition_fetch_bytes": 4 << 20}
+    assert made.settings == {"isolation_level": "read_committed", "max_partition_fetch_bytes": 2 << 20}
     assert (made.fails_on_data_loss, made.includes_headers) == (True, False)
     assert (made.max_offsets_per_trigger, made.min_partitions, made.max_records_per_partition) == (None, None, None)
     assert (made.poll_timeout_ms, made.offset_retries, made.offset_retry_interval_ms) == (120_000, 3, 10)

@@ -19,7 +19,7 @@ if sys.argv[1] == "kept":
     keep_freed_memory()
 
 def use():
-    return [bytearray(4 << 20) for _ in range(6)]
+    return [bytearray(2 << 20) for _ in range(6)]
 
 for _ in range(3):
     use()
@@ -28,7 +28,7 @@ for _ in range(10):
     use()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-PAGES = 10 * 6 * (4 << 20) // 4096
+PAGES = 10 * 6 * (2 << 20) // 4096
 """The pages of all buffers of the measured rounds."""
 
 
