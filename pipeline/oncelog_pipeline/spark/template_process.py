@@ -8,8 +8,9 @@ Invariants:
 
 - The template process forks only for its own user (SO_PEERCRED), and has no Python threads.
 - A forked process has the working directory, environment, streams, arguments and module path that plain Python would
-  have; only archives without modules of their own are missing on the path (`is_left_out`). If that is impossible, because the environment asks for other interpreter settings (`INTERPRETER`), the template
-  process refuses before it forks, and the launcher becomes plain Python.
+  have; only archives without modules of their own are missing on the path (`is_left_out`). If that is impossible,
+  because the environment asks for other interpreter settings (`INTERPRETER`), the template process refuses before it
+  forks, and the launcher becomes plain Python.
 - The template process tells the launcher how the forked process has ended. If the launcher ends first, the template
   process terminates the forked process. The launcher also gets a pidfd of the forked process, so that the launcher can
   terminate that process if the template process is killed.
