@@ -15,7 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from oncelog import Admin, KafkaError
+from oncelog import Admin, KafkaError, TopicPartition
 from oncelog.admin import AlterConfig, ConfigResource
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
@@ -210,7 +210,11 @@ def have_all_tasks(notes: Notes) -> bool:
 
 
 async def _configure(world: World) -> None:
-    """Set the group's configuration. Repeated changes have no further effect."""
+    """Set the group's configuration, and commit an offset for the group. Without a committed offset, a coordinator
+    deletes a group that has no members, and the epochs of a later group with this name begin at 1 again. Repeated
+    changes have no further effect.
+    """
     changes = [AlterConfig(key, value) for key, value in GROUP_CONFIGS.items()]
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         await admin.incremental_alter_configs({ConfigResource.group(STREAMS_GROUP): changes})
+        await admin.groups.alter_offsets(STREAMS_GROUP, {TopicPartition(INPUT, 0): 0})

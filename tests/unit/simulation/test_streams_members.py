@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oncelog import Admin
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
 from oncelog_broker.coordinator.group.streams_tasks import CurrentTasks
 from oncelog_protocol.errors import ErrorCode
 from oncelog_simulation.judges import streams_tasks
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.streams_tasks import StreamsTasks, tasks_with_two
+from oncelog_simulation.run import run
+from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.streams_members import Membership, have_all_tasks
-from oncelog_simulation.workloads.streams_wire import ALL_TASKS, Task, Tasks, place_of
+from oncelog_simulation.workloads.streams_wire import ALL_TASKS, STREAMS_GROUP, Task, Tasks, place_of
+from oncelog_simulation.workloads.workload import ClientWorkload
+from oncelog_simulation.world import World
 from oncelog_testing.history.events import Outcome
 
 TASK: Task = ("0", 1)
@@ -80,6 +86,30 @@ def test_a_commit_after_leaving_is_a_violation(code: ErrorCode, is_wrong: bool) 
     notes = Notes()
     asyncio.run(member(notes, "a", code).leave())
     assert bool(notes.complaints) is is_wrong
+
+
+def test_the_group_has_a_committed_offset_so_that_no_coordinator_deletes_it_and_begins_its_epochs_again() -> None:
+    plan = replace(draw_whole_plan(1), seconds=0.1, workloads=("streams-member-1",), strikes=())
+    offsets: list[int] = []
+
+    async def note_offsets(world: World) -> None:
+        async with Admin(world.bootstrap_servers) as admin:
+            offsets.extend(each.offset for each in (await admin.groups.offsets(STREAMS_GROUP)).values())
+
+    class Watched(WholeCluster):
+        def workloads(self, world: World) -> Sequence[ClientWorkload]:
+            (member,) = super().workloads(world)
+            prepare = member.prepare
+
+            async def prepare_and_note(world: World) -> None:
+                await prepare(world)
+                await world.client("auditor").run(lambda: note_offsets(world))
+
+            member.prepare = prepare_and_note  # type: ignore[method-assign]
+            return [member]
+
+    assert run(plan, Watched()).violations == ()
+    assert offsets == [0]
 
 
 def test_the_members_have_all_tasks_if_each_task_has_one_of_them() -> None:
