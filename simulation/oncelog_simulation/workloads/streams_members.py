@@ -34,7 +34,7 @@ from oncelog_simulation.workloads.streams_wire import (
 )
 from oncelog_simulation.workloads.wire import Wire
 from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
-from oncelog_testing.history.events import Outcome
+from oncelog_testing.history.events import Outcome, Place
 
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
@@ -66,7 +66,7 @@ class StreamsMember(ClientWorkload):
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, INPUT, PARTITIONS)
-        await world.client("operator").run(lambda: _configure(world))
+        await world.client("operator").run(lambda: _configure(world, self.notes))
 
     async def live(self, world: World) -> None:
         rng = self.random(world)
@@ -209,7 +209,7 @@ def have_all_tasks(notes: Notes) -> bool:
     return frozenset().union(*notes.streams_tasks.values()) >= ALL_TASKS
 
 
-async def _configure(world: World) -> None:
+async def _configure(world: World, notes: Notes) -> None:
     """Set the group's configuration, and commit an offset for the group. Without a committed offset, a coordinator
     deletes a group that has no members, and the epochs of a later group with this name begin at 1 again. Repeated
     changes have no further effect.
@@ -217,4 +217,6 @@ async def _configure(world: World) -> None:
     changes = [AlterConfig(key, value) for key, value in GROUP_CONFIGS.items()]
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         await admin.incremental_alter_configs({ConfigResource.group(STREAMS_GROUP): changes})
+        commit = notes.history.commit(STREAMS_GROUP, Place(INPUT, 0), 0)
         await admin.groups.alter_offsets(STREAMS_GROUP, {TopicPartition(INPUT, 0): 0})
+        notes.history.commit_answered(commit, Outcome.ACKNOWLEDGED)
