@@ -97,7 +97,10 @@ def decide(
     """
     known = view.states[key]
     state, isr = known.state, tuple(member.broker for member in proposal.isr)
-    if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > known.version:
+    is_ahead = proposal.partition_epoch > known.version
+    if is_ahead and (proposal.sender, proposal.leader_epoch) == (state.leader, state.leader_epoch):
+        return _begun_anew(view, key, controller_epoch)
+    if is_ahead or proposal.leader_epoch > state.leader_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "the sender has seen a newer state than this controller")
     if proposal.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -129,6 +132,21 @@ def decide(
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
+
+
+def _begun_anew(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange:
+    """Grant a new leader epoch to a leader that knows a newer version of the state than this controller.
+
+    If the metadata store was put back from a backup, the newer version no longer exists. In its leader epoch, the
+    leader ignores older versions, but in a new leader epoch it uses the state of the store. If the view of this
+    controller is old instead, the store refuses the change, because the change names the version of the view.
+    """
+    known = view.states[key]
+    if not view.may_vouch(key):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "a new election of the leader is pending")
+    state = known.state
+    renewed = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
+    return PartitionChange(key, renewed, known.version, is_election=False)
 
 
 def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:

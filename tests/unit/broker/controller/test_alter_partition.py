@@ -63,6 +63,15 @@ def test_a_replica_that_begins_again_is_granted_a_new_epoch_of_the_same_leader(v
         assert raised.value.code is ErrorCode.FENCED_LEADER_EPOCH, "it was asked for by what the replica had before"
 
 
+def test_a_leader_that_knows_a_version_which_a_restored_store_has_lost_gets_a_new_epoch(view):
+    change = decide(view, KEY, propose(1, partition_epoch=8), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(1, 6, (1, 2), 9), 7, is_election=False)
+    view.put_brokers({**view.brokers, 2: view.brokers[2]._replace(unsure_since=101)}.values())
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, propose(1, partition_epoch=8), controller_epoch=9)
+    assert raised.value.code is ErrorCode.NOT_CONTROLLER, "an election comes first"
+
+
 def test_no_log_begins_again_without_a_leader(view):
     view.put_state(KEY, KnownState(PartitionState(-1, 5, (1, 2), 1), 7, 100))
     with pytest.raises(KafkaError) as raised:
@@ -83,7 +92,6 @@ def test_a_leader_gives_its_place_to_nobody_who_came_back_since_perhaps_with_les
         (propose(1, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
         (propose(1, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
         (propose(1, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
-        (propose(1, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
         (propose(2, sender=2), ErrorCode.INVALID_REQUEST),
         (propose(1, 2, sender=2), ErrorCode.INVALID_REQUEST),
         (propose(1, sender=3), ErrorCode.INVALID_REQUEST),

@@ -301,19 +301,25 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster, term, topic):
-    """The controller read that one of its writes had no effect, and the write took effect later. The controller
-    therefore reads its entire view again.
+async def test_a_leader_that_knows_a_newer_state_is_answered_by_that_state(cluster, term, topic):
+    """The controller read that one of its writes had no effect, and the write took effect later. The store refuses a
+    change of the older version, so the controller reads the state again.
     """
     path = paths.partition_state("t", 0)
     data, stat = await cluster.admin.get(path)
     await cluster.admin.set(path, data, stat.version)
     wanted = [(topic.topic_id, 0, proposal(1, [1, 2], partition_epoch=stat.version + 1))]
-    (first,) = await term.alter(1, cluster_epoch(term, 1), wanted)
-    assert isinstance(first, KafkaError)
-    assert first.code is ErrorCode.NOT_CONTROLLER
-    (second,) = await term.alter(1, cluster_epoch(term, 1), wanted)
-    assert second.state.isr == (1, 2)
+    (granted,) = await term.alter(1, cluster_epoch(term, 1), wanted)
+    assert (granted.state.isr, granted.state.leader_epoch) == ((1, 2), 0)
+
+
+async def test_a_leader_whose_newer_state_is_gone_leads_in_a_new_epoch(cluster, term, topic):
+    """The metadata store was put back from a backup while the brokers ran."""
+    _, stat = await cluster.admin.get(paths.partition_state("t", 0))
+    wanted = [(topic.topic_id, 0, proposal(1, [1, 2], partition_epoch=stat.version + 2))]
+    (granted,) = await term.alter(1, cluster_epoch(term, 1), wanted)
+    assert (granted.state.leader, granted.state.leader_epoch, granted.state.isr) == (1, 1, (1, 2, 3))
+    assert (await cluster.states())[0] == (1, 1, (1, 2, 3))
 
 
 async def test_a_replica_that_begins_again_gets_a_new_epoch_and_a_join_that_was_under_way_is_refused(
