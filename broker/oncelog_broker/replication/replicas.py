@@ -127,6 +127,7 @@ class Replicas:
         self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
         self.is_leaving = False
+        self._is_closed = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
@@ -501,8 +502,11 @@ class Replicas:
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
         """Let this broker lead or follow the partition, according to `role`. While the log is being truncated, or the
-        partition needs a higher leader epoch, this broker neither leads nor follows the partition.
+        partition needs a higher leader epoch, this broker neither leads nor follows the partition. The same is true
+        after `close`.
         """
+        if self._is_closed:
+            return
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)
         if isinstance(role, Follow):
@@ -686,6 +690,11 @@ class Replicas:
             partition.update_config(self._config_of(name))
 
     def close(self) -> None:
-        """Complete all waiting requests; the log manager closes the logs."""
+        """Resign all partitions for good, and complete all waiting requests; the log manager closes the logs.
+
+        A later cluster image must not let a partition lead again: the partition has forgotten a proposed ISR, which the
+        controller may still grant, so it would acknowledge records that a replica of this ISR does not have.
+        """
+        self._is_closed = True
         for partition in self._hosts.values():
             partition.resign()

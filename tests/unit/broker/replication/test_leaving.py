@@ -68,6 +68,20 @@ async def test_a_stopping_broker_ends_fetching_where_it_is_out_of_sync(replicas:
     assert fetched.partitions == {}
 
 
+async def test_a_broker_that_has_resigned_everything_leads_nothing_by_a_later_image(replicas: Replicas) -> None:
+    """A partition forgets a proposed ISR when it resigns, and the controller may still grant that ISR."""
+    led = EMPTY.with_topic(led_by(1, (1,), 0, 0))
+    replicas.on_image(EMPTY, led)
+    await replicas.until_opened()
+    partition = replicas.hosted("orders", 0)
+    assert partition is not None
+    partition.in_sync.propose((1, 2))
+    replicas.close()
+    replicas.on_image(led, led.with_topic(led_by(1, (1,), 0, 1)))
+    await replicas.until_settled()
+    assert partition.is_resigned
+
+
 async def test_a_follower_is_awaited_until_it_asks_in_the_new_epoch_but_not_for_long(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
