@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from oncelog_simulation.judges.damage import has_only_damaged
 from oncelog_simulation.judges.running import Running, running
 from oncelog_simulation.loop import Task
 
@@ -40,13 +41,15 @@ class Resources:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """Yield the resources that remain after SETTLE_SECONDS."""
+        """Yield the resources that remain after SETTLE_SECONDS. None is reported if only a damaged replica of some
+        partition is in sync, because markers for this partition then wait until an operator restores it.
+        """
         try:
             async with asyncio.timeout(SETTLE_SECONDS * world.plan.leisure):
                 while _left(world):
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            return _left(world)
+            return () if has_only_damaged(world) else _left(world)
         return ()
 
 
