@@ -48,8 +48,9 @@ zstd.
 """
 MAX_KNOWN: Final = 64
 """The maximum number of requests that a lane remembers, one for each topic and session. When there is no room, the lane
-looks at the oldest request: it forgets this request if its session has ended or if it has not come again; otherwise the
-request becomes the newest one, and the lane does not remember the present request.
+forgets the oldest request at once if its session has ended. At every MAX_KNOWN-th request that finds no room, the lane
+also forgets the oldest request if it has not come again; otherwise this request becomes the newest one. A client that
+asks for more topics in turn thus keeps the remembered requests, and does not pay for an attempt at each request.
 """
 MAX_PARTITIONS: Final = 256
 """The maximum number of partitions that a lane remembers for requests without a session, for all topics together."""
@@ -71,6 +72,7 @@ class FetchLane:
         "_is_known",
         "_known",
         "_layouts",
+        "_misses",
         "_numbers",
         "_services",
         "_version",
@@ -94,6 +96,8 @@ class FetchLane:
         """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
         """The bytes around the numbers of a request -> what the lane remembers about requests with these bytes."""
+        self._misses = 0
+        """The number of requests that found no room, because no session had ended."""
         self._config: object = None
         """The broker configuration from which the field `max_bytes` of `_ways` was set."""
         self._is_known = False
@@ -231,12 +235,17 @@ class FetchLane:
         return asked
 
     def _forget_oldest(self, context: RecordContext) -> bool:
-        """Forget the oldest request if its session has ended or if it has not come again. Returns whether there is room
-        now.
+        """Forget the oldest request if its session has ended, and at every MAX_KNOWN-th call also if it has not come
+        again. Returns whether there is room now.
         """
         kept, oldest = next(iter(self._known.items()))
+        has_ended = oldest.session_id != NO_SESSION and self._session_of(oldest, context) is None
+        if not has_ended:
+            self._misses += 1
+            if self._misses % MAX_KNOWN:
+                return False
         del self._known[kept]
-        if oldest.was_used and (oldest.session_id == NO_SESSION or self._session_of(oldest, context) is not None):
+        if oldest.was_used and not has_ended:
             oldest.was_used = False
             self._known[kept] = oldest
             return False

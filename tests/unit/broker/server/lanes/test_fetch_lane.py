@@ -85,6 +85,7 @@ def fetch(
     follower: int | None = None,
     topic: str = TOPIC,
     isolation_level: int = 0,
+    rack: str = "",
 ) -> FetchRequest:
     """Return a Fetch request for the partitions from `index` on; `session` is (session id, session epoch)."""
     wanted = [
@@ -107,6 +108,7 @@ def fetch(
         session_id=session[0],
         session_epoch=session[1],
         topics=topics,
+        rack_id=rack,
     )
 
 
@@ -395,12 +397,33 @@ async def test_a_full_lane_forgets_a_request_only_if_it_does_not_come_again(
     for request in (asked[0], asked[0], *asked[:2], *asked[:2]):
         await ask(client, request)
     assert taken[-2:] == [True, True]
-    for expected in (False, False, False, True):
+    for expected in (False, False, False, False, False, False, True):  # the lane looks at every second miss only
         await ask(client, asked[2])
         assert taken[-1] is expected
     for request, expected in ((asked[1], True), (asked[0], False)):
         await ask(client, request)
         assert taken[-1] is expected
+
+
+async def test_a_client_that_asks_for_too_many_topics_in_turn_does_not_pay_for_an_attempt_at_each_request(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, attempts = Client(served), []
+
+    def noted(*arguments: Any) -> Any:
+        attempts.append(arguments)
+        return changing(*arguments)
+
+    monkeypatch.setattr(lane_of_fetch, "changing", noted)
+    asked = [fetch(0, wait_ms=-1 - number) for number in range(MAX_KNOWN + 1)]
+    for request in asked * 2:
+        await ask(client, request)
+    attempts.clear()
+    taken.clear()
+    for request in asked * 3:
+        await ask(client, request)
+    assert attempts == []
+    assert taken.count(True) == 3 * MAX_KNOWN
 
 
 async def test_a_waiting_fetch_keeps_its_offset_when_another_connection_uses_its_session(
