@@ -93,7 +93,9 @@ class FetchLane:
         )
         """The names of the numeric fields of a partition in a request."""
         self._layouts: dict[int, Struct] = {}
-        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
+        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers. It
+        has the sizes of the remembered requests only.
+        """
         self._known: dict[tuple[bytes, ...], Asked] = {}
         """The bytes around the numbers of a request -> what the lane remembers about requests with these bytes."""
         self._misses = 0
@@ -231,7 +233,7 @@ class FetchLane:
             self._attempts.failed()
             return None  # a remembered request of the same size has its numbers at other positions
         self._attempts.succeeded()
-        asked = self._known[pattern.kept] = Asked(request, context.client_id)
+        asked = self._known[pattern.kept] = Asked(request, context.client_id, len(frame))
         return asked
 
     def _forget_oldest(self, context: RecordContext) -> bool:
@@ -249,6 +251,8 @@ class FetchLane:
             oldest.was_used = False
             self._known[kept] = oldest
             return False
+        if all(each.frame_size != oldest.frame_size for each in self._known.values()):
+            del self._layouts[oldest.frame_size]
         return True
 
     def _session_of(self, asked: Asked, context: RecordContext) -> FetchSession | None:

@@ -55,8 +55,8 @@ class Remembered:
     """A commit that the handler has served, and everything that a similar commit needs."""
 
     __slots__ = (
-        "answer", "batch", "client_id", "index", "name", "partition", "partitions", "request", "response", "rights",
-        "timer", "topic_id",
+        "answer", "batch", "client_id", "frame_size", "index", "name", "partition", "partitions", "request", "response",
+        "rights", "timer", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -68,9 +68,11 @@ class Remembered:
         client_id: str | None,
         index: int,
         partitions: int,
+        frame_size: int,
     ) -> None:
         """`name`: the name of the topic, which the request itself does not have in newer versions. `index`: the
-        partition of the internal topic that stores the group while the topic has this many `partitions`.
+        partition of the internal topic that stores the group while the topic has this many `partitions`. `frame_size`:
+        the size in bytes of the request's frame.
         """
         self.request = request
         self.response = response
@@ -79,6 +81,7 @@ class Remembered:
         self.client_id = client_id
         self.index = index
         self.partitions = partitions
+        self.frame_size = frame_size
         self.rights: RightsNeeded = (
             (rules.OFFSET_COMMIT_GROUP.kind, request.group_id),
             (rules.OFFSET_COMMIT.kind, name),
@@ -107,7 +110,9 @@ class OffsetCommitLane:
         self._usual = usual
         self._monotonic = monotonic
         self._layouts: dict[int, Struct] = {}
-        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
+        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers. It
+        has the sizes of the remembered requests only.
+        """
         self._known: dict[tuple[bytes, ...], Remembered] = {}
         """The bytes around the numbers of a request -> the request."""
         self._is_known = False
@@ -243,8 +248,11 @@ class OffsetCommitLane:
         try:
             index = runtime.shard(request.group_id).index
             answer = ConstantAnswer(self._route, self._version, response)
-            remembered = Remembered(request, response, answer, name, context.client_id, index, runtime.partitions)
+            remembered = Remembered(
+                request, response, answer, name, context.client_id, index, runtime.partitions, len(frame)
+            )
         except (KafkaError, NoTemplate):
+            self._forget_layout(len(frame))
             return
         self._known[kept] = remembered
 
@@ -255,7 +263,13 @@ class OffsetCommitLane:
         if shard is not None and _is_usual(shard.machine, oldest, self._version):
             return False
         del self._known[kept]
+        self._forget_layout(oldest.frame_size)
         return True
+
+    def _forget_layout(self, frame_size: int) -> None:
+        """Forget the template of the requests of this size, if the lane remembers no such request."""
+        if all(each.frame_size != frame_size for each in self._known.values()):
+            del self._layouts[frame_size]
 
     def _kept(self, frame: memoryview, request: OffsetCommitRequest, context: GroupContext) -> tuple[bytes, ...] | None:
         """Return the bytes around the numbers of the request; None if the lane cannot recognise such requests."""

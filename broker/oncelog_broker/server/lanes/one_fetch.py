@@ -68,6 +68,7 @@ class Asked:
         "client_id",
         "follower",
         "follower_id",
+        "frame_size",
         "max_wait_seconds",
         "min_bytes",
         "partitions",
@@ -78,10 +79,13 @@ class Asked:
         "was_used",
     )
 
-    def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request`: one of the requests that differ only in numbers."""
+    def __init__(self, request: FetchRequest, client_id: str | None, frame_size: int) -> None:
+        """`request`: one of the requests that differ only in numbers. `frame_size`: the size in bytes of the frame of
+        each of them.
+        """
         self.request = request
         self.client_id = client_id
+        self.frame_size = frame_size
         self.session_id = request.session_id
         state = request.replica_state
         self.follower = None if state is None else Follower(state.replica_id, state.replica_epoch)

@@ -426,6 +426,50 @@ async def test_a_client_that_asks_for_too_many_topics_in_turn_does_not_pay_for_a
     assert taken.count(True) == 3 * MAX_KNOWN
 
 
+async def test_a_lane_remembers_no_layout_of_a_forgotten_request(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_of_fetch, "MAX_KNOWN", 2)
+    client = Client(served)
+    for size in range(20):
+        for _ in range(8):
+            await ask(client, fetch(0, rack="r" * size))
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert len(lane._layouts) == len(lane._known) == 2
+
+
+async def test_a_forgotten_request_does_not_exclude_requests_of_the_same_size(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request in a session names no partition, so its numbers are at other positions."""
+    monkeypatch.setattr(lane_of_fetch, "MAX_KNOWN", 1)
+    client = Client(served)
+    session = (await ask(client, fetch(0, session=(0, 0)))).session_id
+    sizes = [len(client._frame(request, ApiKey.FETCH, 17)) for request in (fetch(0), fetch(session=(session, 1)))]
+    for _ in range(3):
+        await ask(client, fetch(0))
+    assert taken[-1]
+    for epoch, expected in ((1, False), (2, False), (3, True)):
+        await ask(client, fetch(session=(session, epoch), rack="r" * (sizes[0] - sizes[1])))
+        assert taken[-1] is expected
+
+
+async def test_a_request_of_the_same_size_as_a_forgotten_one_is_still_known(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_of_fetch, "MAX_KNOWN", 2)
+    client, asked = Client(served), [fetch(0, wait_ms=-1), fetch(0, wait_ms=-2), fetch(0, rack="rack")]
+    for request in (asked[0], *asked[:2]):
+        await ask(client, request)
+    for _ in range(8):
+        await ask(client, asked[1])
+        await ask(client, asked[2])
+    for request, expected in ((asked[1], True), (asked[2], True), (asked[0], False)):
+        await ask(client, request)
+        assert taken[-1] is expected
+
+
 async def test_a_waiting_fetch_keeps_its_offset_when_another_connection_uses_its_session(
     served: Served, taken: list[bool]
 ) -> None:

@@ -17,6 +17,7 @@ from oncelog_broker.server.lanes.offset_commit import OffsetCommitLane
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.quotas import QuotaKey
+from oncelog_protocol.templates import NoTemplate
 
 
 @pytest.fixture
@@ -153,6 +154,39 @@ async def test_a_full_lane_does_not_learn_in_vain(world: World, served: Counter[
         await world.perform("commit", "member", (0,), 0, f"more {number}")
     assert list(commits._known) == known
     assert len(known) == offset_commit.MAX_KNOWN
+
+
+async def test_a_lane_of_commits_remembers_no_layout_of_a_forgotten_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: Any = world.senders["member"].client.connection.lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
+    monkeypatch.setattr(offset_commit, "MAX_KNOWN", 4)
+    for size in range(4, 8):
+        await world.perform("commit", "member", (0,), 0, "x" * size)
+    sizes = set(commits._layouts)
+    assert len(commits._known) == 4
+    for step in ("join", "member"), ("join", "static"), ("sync", "member"):
+        await world.perform(*step)
+    for size in (8, 9, 10, 8):
+        await world.perform("commit", "member", (0,), 0, "x" * size)
+    assert len(commits._known) == 4
+    assert set(commits._layouts) == {each.frame_size for each in commits._known.values()}
+    assert len(set(commits._layouts) - sizes) == 3
+
+
+async def test_a_lane_of_commits_keeps_no_layout_of_a_request_without_a_template(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: Any = world.senders["member"].client.connection.lanes[ApiKey.OFFSET_COMMIT << 16 | 9]
+
+    def without_template(*_: Any) -> None:
+        raise NoTemplate
+
+    monkeypatch.setattr(offset_commit, "Remembered", without_template)
+    before = set(commits._layouts)
+    for size in range(4, 8):
+        await world.perform("commit", "member", (0,), 0, "x" * size)
+    assert set(commits._layouts) == before
 
 
 async def test_without_lanes_no_request_takes_one(tmp_path: Path, served: Counter[str]) -> None:
