@@ -300,7 +300,8 @@ class ProduceLane:
             return  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if position not in self._lengths:
             if len(self._lengths) == MAX_LENGTHS:
-                return
+                self._attempts.failed()
+                return  # the client must not pay for an attempt at each request with another head length
             self._lengths = (*self._lengths, position)
         self._attempts.succeeded()
         rights: RightsNeeded = ((rules.PRODUCE.kind, partition.topic),)

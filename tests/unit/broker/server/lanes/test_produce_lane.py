@@ -23,8 +23,15 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.lanes import produce as lane_of_produce
-from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
+from oncelog_broker.server.lanes.produce import (
+    MAX_DESTINATIONS,
+    MAX_HEAD_BYTES,
+    MAX_LENGTHS,
+    MIN_VERSION,
+    ProduceLane,
+)
 from oncelog_broker.server.lanes.produce_waits import MAX_TOGETHER, TOGETHER_SECONDS
+from oncelog_broker.server.lanes.repeated import MAX_FAILED_ATTEMPTS
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.records.produce import SYNC_SECONDS
 from oncelog_broker.server.served import SERVED
@@ -109,6 +116,26 @@ async def test_a_lane_keeps_no_long_names(served: Served, taken: list[bool]) -> 
     (found,) = client.connection.lanes.values()
     assert isinstance(found, ProduceLane)
     assert found._known == {}
+
+
+async def test_a_client_with_many_head_lengths_does_not_pay_for_an_attempt_at_each_request(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.services.transactions = Coordinator()
+    client, attempts = Client(served), []
+
+    def noted(*arguments: Any) -> Any:
+        attempts.append(arguments)
+        return around_records(*arguments)
+
+    monkeypatch.setattr(lane_of_produce, "around_records", noted)
+    for sequence in range(MAX_LENGTHS + MAX_FAILED_ATTEMPTS + 20):
+        batch, length = bytes(sequenced(7, sequence, transactional=True)), 1 + sequence % 20
+        client.send(produce(batch, transactional_id="t" * length))
+    (found,) = client.connection.lanes.values()
+    assert isinstance(found, ProduceLane)
+    assert len(found._lengths) == len(found._known) == MAX_LENGTHS
+    assert len(attempts) == MAX_LENGTHS + MAX_FAILED_ATTEMPTS
 
 
 async def test_a_full_lane_forgets_deleted_partitions(served: Served, taken: list[bool], tmp_path: Path) -> None:
