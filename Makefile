@@ -31,8 +31,10 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN`)
 # Two thirds of the workers run tests that wait, the others tests that compute, in two runs of pytest, because each worker
 # collects all tests of its run. To collect the tests that wait takes a third of the time.
-WAITING_WORKERS   := $(shell expr \( 2 \* $(WORKERS) + 1 \) / 3)
-COMPUTING_WORKERS := $(shell expr \( $(WORKERS) + 2 \) / 3)
+# A value that is no number, such as auto, goes unchanged to both runs.
+SHARE_OF_WORKERS   = $(shell case '$(WORKERS)' in (''|*[!0-9]*) echo '$(WORKERS)';; (*) expr $(1) / 3;; esac)
+WAITING_WORKERS   := $(call SHARE_OF_WORKERS,\( 2 \* $(WORKERS) + 1 \))
+COMPUTING_WORKERS := $(call SHARE_OF_WORKERS,\( $(WORKERS) + 2 \))
 # Where there is room, what they write lies in memory: they make and delete some hundred thousand small files, and file
 # systems are slow with names that were just deleted (ext4 without a journal looks through them for each new one).
 IN_MEMORY := $(shell test "`df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'`" -ge 4000000 2>/dev/null && echo TMPDIR=$${TMPDIR:-/dev/shm})

@@ -7,6 +7,7 @@ tests/integration/cases/test_readme.py runs the commands of the README.
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,16 @@ def test_there_is_one_figure_for_each_target(page: str) -> None:
 def test_every_target_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE))
     assert named - TARGETS == set()
+
+
+@pytest.mark.parametrize(
+    ("workers", "shares"), [("auto", "auto auto"), ("logical", "logical logical"), ("6", "4 2"), ("1", "1 1")]
+)
+def test_workers_may_be_a_number_or_a_word_of_the_test_runner(workers: str, shares: str) -> None:
+    rule = "include Makefile\nshow:\n\t@echo $(WAITING_WORKERS) $(COMPUTING_WORKERS)\n"
+    command = ["make", "-s", "-f", "-", "show", f"WORKERS={workers}"]
+    done = subprocess.run(command, input=rule, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout.strip(), done.stderr) == (shares, "")
 
 
 def test_a_release_tells_what_was_added_changed_and_fixed_in_few_words() -> None:
