@@ -52,7 +52,13 @@ logger = logging.getLogger(__name__)
 COMMIT_SECONDS: Final = 5.0
 """Maximum seconds for which replies wait for the in-sync replicas."""
 LOAD_RETRY_SECONDS: Final = 5.0
-"""If a log could not be read to its end, it is read again after this number of seconds."""
+"""If a log could not be read to its end, it is read again after this number of seconds. After each further failure in
+the same leadership, the pause is twice as long.
+"""
+MAX_LOAD_RETRY_SECONDS: Final = 60.0
+"""The longest pause, in seconds, before a log is read again. Each attempt reads the whole log up to the error, so short
+pauses would keep a core busy for as long as the error lasts.
+"""
 REPLIES_PER_TURN: Final = 32
 """Maximum number of replies of one step (call of a state machine) that are sent in one iteration of the event loop."""
 
@@ -121,7 +127,10 @@ class CoordinatorRuntime(Generic[M]):
         if self._topic in topics:
             self._follow()
 
-    def _follow(self) -> None:
+    def _follow(self, failed: Partition | None = None, retry_seconds: float = LOAD_RETRY_SECONDS) -> None:
+        """Load the partitions that this broker leads and has not loaded, and unload the other partitions. If the
+        partition `failed` cannot be loaded again, the pause before the next attempt is `retry_seconds`.
+        """
         led: dict[int, Partition] = {}
         for index in () if self._image_topic is None else self._image_topic.partitions:
             partition = self._replicas.led_partition(self._topic, index)
@@ -132,19 +141,20 @@ class CoordinatorRuntime(Generic[M]):
                 self._unload(shard)
         for index, partition in led.items():
             if index not in self._shards:
-                self._begin(Shard(index, partition, self._make_machine(index)))
+                seconds = retry_seconds if partition is failed else LOAD_RETRY_SECONDS
+                self._begin(Shard(index, partition, self._make_machine(index)), seconds)
 
-    def _begin(self, shard: Shard[M]) -> None:
+    def _begin(self, shard: Shard[M], retry_seconds: float = LOAD_RETRY_SECONDS) -> None:
         self._shards[shard.index] = shard
         if shard.partition.log.log_start_offset == shard.partition.log.log_end_offset:
             self._loaded(shard)
         else:
-            self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
+            self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard, retry_seconds))
 
-    async def _load(self, shard: Shard[M]) -> None:
+    async def _load(self, shard: Shard[M], retry_seconds: float) -> None:
         """Replay the log of `shard` (a partition with its state machine). If the log cannot be read, the error is
-        logged, and the log is loaded again later. If a record makes the state machine raise an exception, the shard is
-        marked as failed and serves no requests.
+        logged, and the log is loaded again after `retry_seconds`. If a record makes the state machine raise an
+        exception, the shard is marked as failed and serves no requests.
         """
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
@@ -157,7 +167,7 @@ class CoordinatorRuntime(Generic[M]):
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
             # The log is loaded again later, because by then the disk may work again, or another broker may lead the
             # partition.
-            self._deadlines.after(LOAD_RETRY_SECONDS, partial(self._load_again, shard))
+            self._deadlines.after(retry_seconds, partial(self._load_again, shard, retry_seconds))
             return
         except Exception as error:
             shard.failure = f"{type(error).__name__}: {error}"
@@ -170,10 +180,11 @@ class CoordinatorRuntime(Generic[M]):
             )
             self._loaded(shard)
 
-    def _load_again(self, shard: Shard[M]) -> None:
+    def _load_again(self, shard: Shard[M], paused_seconds: float) -> None:
+        """Load `shard`, which could not be loaded, again after a pause of `paused_seconds`."""
         if self.is_current(shard):
             self._unload(shard)
-            self._follow()
+            self._follow(shard.partition, min(2 * paused_seconds, MAX_LOAD_RETRY_SECONDS))
 
     def _loaded(self, shard: Shard[M]) -> None:
         shard.is_loaded = True

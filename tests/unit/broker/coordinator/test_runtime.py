@@ -14,7 +14,12 @@ from tests.support.counters import TOPIC, Counters, counters, failed, loaded, pu
 from tests.support.storage import NOW
 
 from oncelog_broker.coordinator.effects import Effects, Encoded
-from oncelog_broker.coordinator.runtime import LOAD_RETRY_SECONDS, CoordinatorRuntime, divided
+from oncelog_broker.coordinator.runtime import (
+    LOAD_RETRY_SECONDS,
+    MAX_LOAD_RETRY_SECONDS,
+    CoordinatorRuntime,
+    divided,
+)
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -193,6 +198,30 @@ async def test_a_log_that_could_not_be_read_is_loaded_again(runtime, internal_to
     load_again()
     await loaded(runtime)
     assert counters(runtime).numbers == {"a": 1}
+
+
+async def test_the_pauses_between_failed_loads_grow_up_to_a_limit_until_a_new_leadership(runtime, internal_topic):
+    internal_topic.lead()
+    batch = build_batch([Record(0, 1, b"a", b"not a number", [])])
+    internal_topic.led[0].append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    pauses = []
+
+    async def fail(times):
+        for _ in range(times):
+            await loaded(runtime)
+            ((seconds, load_again),) = internal_topic.wake_ups
+            internal_topic.wake_ups.clear()
+            pauses.append(seconds)
+            load_again()
+
+    runtime.on_image(internal_topic.image)
+    await fail(6)
+    assert pauses == [LOAD_RETRY_SECONDS * factor for factor in (1, 2, 4, 8)] + [MAX_LOAD_RETRY_SECONDS] * 2
+    runtime.on_image(internal_topic.resign())
+    runtime.on_image(internal_topic.lead())
+    pauses.clear()
+    await fail(2)
+    assert pauses == [LOAD_RETRY_SECONDS, 2 * LOAD_RETRY_SECONDS]
 
 
 async def test_losing_leadership_ends_the_loading(runtime, internal_topic):
