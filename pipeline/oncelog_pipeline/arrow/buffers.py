@@ -53,6 +53,8 @@ def taken(pieces: Sequence[pa.Array], rows: Any) -> pa.Array:
     begins and ends. Every second element of this array is a wanted value. The other elements are never read, because
     they consist of memory that may belong to other objects.
     """
+    if not len(rows):
+        return pa.array([], pa.large_binary())
     starts = np.concatenate([starts_of(each)[:-1] + _address(each) for each in pieces])[rows]
     sizes = np.concatenate([sizes_of(each) for each in pieces])[rows]
     bounds: Any = np.empty(2 * len(rows) + 1, np.int64)

@@ -31,6 +31,23 @@ def test_any_rows_of_any_pieces(pieces: list[list[bytes | None]], kind: pa.DataT
     assert found.to_pylist() == [every[row] for row in wanted]
 
 
+def test_no_rows_need_no_memory_of_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy may give an array memory that still has other bytes in it, which would become a size."""
+    sizes: list[int] = []
+    foreign_buffer = pa.foreign_buffer
+
+    def noted(address: int, size: int, base: object) -> pa.Buffer:
+        sizes.append(size)
+        return foreign_buffer(address, size, base)
+
+    monkeypatch.setattr(np, "empty", lambda size, kind: np.full(size, 1 << 62, kind))
+    monkeypatch.setattr(pa, "foreign_buffer", noted)
+    found = taken([pa.array([b"x"], pa.binary())], np.array([], np.int64))
+    found.validate(full=True)
+    assert (found.type, found.to_pylist()) == (pa.large_binary(), [])
+    assert max(sizes, default=0) <= 1, "no memory outside the pieces"
+
+
 def test_arrow_reserves_no_more_memory_than_the_rows_need() -> None:
     """The pieces may lie far apart, and Arrow estimates the memory from the size of the whole column."""
     pieces = [pa.array([b"x" * 1000] * 10, pa.binary()) for _ in range(50)]
