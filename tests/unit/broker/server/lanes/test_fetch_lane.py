@@ -460,8 +460,11 @@ async def test_a_request_of_the_same_size_as_a_forgotten_one_is_still_known(
 ) -> None:
     monkeypatch.setattr(lane_of_fetch, "MAX_KNOWN", 2)
     client, asked = Client(served), [fetch(0, wait_ms=-1), fetch(0, wait_ms=-2), fetch(0, rack="rack")]
-    for request in (asked[0], *asked[:2]):
+    for request in (asked[0], asked[0], *asked[:2]):
         await ask(client, request)
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert len(lane._known) == 2
     for _ in range(8):
         await ask(client, asked[1])
         await ask(client, asked[2])
