@@ -108,7 +108,7 @@ cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./
 check: lint           ## before each commit: lint, and the unit tests that need no ZooKeeper, so no Java; two minutes on two slow cores
 	$(PYTEST) -m "not soak and not zookeeper" tests/unit
 
-test:                 ## everything that must pass: thirteen minutes on two slow cores
+test:                 ## everything that must pass: ten minutes on two slow cores
 	$(AT_ONCE) $(STAMP) $(PYSPARK)
 	$(AT_ONCE) lint ready $(REWRITTEN)
 	@$(MAKE) --no-print-directory tests

@@ -16,7 +16,7 @@ from oncelog_broker.coordinator.group import coordinator as module
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.records import offset_record
-from oncelog_broker.coordinator.runtime import StepFailed
+from oncelog_broker.coordinator.runtime import LOAD_RETRY_SECONDS, StepFailed
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -171,7 +171,7 @@ async def test_offsets_of_a_deleted_topic_are_removed_after_a_reload_of_the_log(
     groups.on_image(before, after)
     await turns()
     if reason == "the log could not be read":
-        groups.runtime._load_again(shard)
+        groups.runtime._load_again(shard, LOAD_RETRY_SECONDS)
     else:
         groups.runtime._fall_back(shard, None, StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR), reload=True)
     internal_topic.may_lead = None
