@@ -86,7 +86,7 @@ def test_workers_may_be_a_number_or_a_word_of_the_test_runner(workers: str, shar
     rule = "include Makefile\nshow:\n\t@echo $(WAITING_WORKERS) $(COMPUTING_WORKERS)\n"
     command = ["make", "-s", "-f", "-", "show", f"WORKERS={workers}"]
     # As a make of its own, also if another make runs this test.
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
         command, input=rule, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
