@@ -132,6 +132,7 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
+    partition.log.state.check_online()  # the high watermark of a failed log is old: another broker may lead already
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target > partition.high_watermark and not partition.high_watermark_caught_up:
         # Return a retriable error, because the previous leader may have acknowledged records up to this offset (as in

@@ -36,8 +36,13 @@ class OnDisk(LeftOut):
 
 
 class OneLeader:
-    def __init__(self, *, is_caught_up: bool = True) -> None:
+    def __init__(self, *, is_caught_up: bool = True, is_offline: bool = False) -> None:
         self.is_caught_up = is_caught_up
+        self.is_offline = is_offline
+
+    def check_online(self) -> None:
+        if self.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def leader(self, topic: str, index: int) -> Any:
         if index:
@@ -45,7 +50,7 @@ class OneLeader:
         log = SimpleNamespace(
             config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
             log_start_offset=5,
-            state=SimpleNamespace(durable_start_offset=0),
+            state=SimpleNamespace(durable_start_offset=0, check_online=self.check_online),
         )
         return SimpleNamespace(
             high_watermark=10,
@@ -99,3 +104,15 @@ async def test_a_new_leader_does_not_say_that_an_offset_is_out_of_range_before_i
     context: Any = SimpleNamespace(services=services, may=lambda *_: True)
     answer = await settled(handle(request, context))
     assert answer.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 11])
+async def test_a_leader_whose_log_has_failed_says_nothing_about_offsets(offset: int) -> None:
+    """Its high watermark may be old, because another broker may lead the partition already."""
+    partition = Topic.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=[partition])], timeout_ms=1000)
+    slices = Slices(ManualClock(), Tasks())
+    services = SimpleNamespace(logs=OnDisk(), replicas=OneLeader(is_offline=True), slices=slices)
+    context: Any = SimpleNamespace(services=services, may=lambda *_: True)
+    answer = await settled(handle(request, context))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
