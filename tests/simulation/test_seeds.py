@@ -8,7 +8,7 @@ import sys
 import pytest
 
 TWICE = 8
-"""How many of the seeds, which are 1 to SEEDS, are run twice."""
+"""The seeds 1 to TWICE are run twice, and the other seeds up to SEEDS once."""
 SEEDS, SEEDS_AT_ONCE = 200, 24
 DAYS = 41
 """A seed whose plan of days is short."""

@@ -127,10 +127,8 @@ class CoordinatorRuntime(Generic[M]):
         if self._topic in topics:
             self._follow()
 
-    def _follow(self, failed: Partition | None = None, retry_seconds: float = LOAD_RETRY_SECONDS) -> None:
-        """Load the partitions that this broker leads and has not loaded, and unload the other partitions. If the
-        partition `failed` cannot be loaded again, the pause before the next attempt is `retry_seconds`.
-        """
+    def _follow(self) -> None:
+        """Load the partitions that this broker leads and has not loaded, and unload the other partitions."""
         led: dict[int, Partition] = {}
         for index in () if self._image_topic is None else self._image_topic.partitions:
             partition = self._replicas.led_partition(self._topic, index)
@@ -141,8 +139,7 @@ class CoordinatorRuntime(Generic[M]):
                 self._unload(shard)
         for index, partition in led.items():
             if index not in self._shards:
-                seconds = retry_seconds if partition is failed else LOAD_RETRY_SECONDS
-                self._begin(Shard(index, partition, self._make_machine(index)), seconds)
+                self._begin(Shard(index, partition, self._make_machine(index)))
 
     def _begin(self, shard: Shard[M], retry_seconds: float = LOAD_RETRY_SECONDS) -> None:
         self._shards[shard.index] = shard
@@ -184,7 +181,10 @@ class CoordinatorRuntime(Generic[M]):
         """Load `shard`, which could not be loaded, again after a pause of `paused_seconds`."""
         if self.is_current(shard):
             self._unload(shard)
-            self._follow(shard.partition, min(2 * paused_seconds, MAX_LOAD_RETRY_SECONDS))
+            if self._replicas.led_partition(self._topic, shard.index) is shard.partition:
+                fresh = Shard(shard.index, shard.partition, self._make_machine(shard.index))
+                self._begin(fresh, min(2 * paused_seconds, MAX_LOAD_RETRY_SECONDS))
+            self._follow()
 
     def _loaded(self, shard: Shard[M]) -> None:
         shard.is_loaded = True

@@ -127,8 +127,9 @@ class Replicas:
         self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
         self.is_leaving = False
-        self._is_closed = False
         """Whether this broker is about to stop."""
+        self._is_closed = False
+        """Whether this broker has resigned all partitions for good."""
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Maps each follower's id to the partitions that the follower has not fetched yet in their new leader epoch.
         Each partition has the monotonic time, in seconds, until which the follower's fetch is expected.

@@ -63,8 +63,8 @@ async def late_divergence(stage: Stage) -> bool:
 
 
 async def _stall_responses(stage: Stage, source: BrokerMachine, target: BrokerMachine, until: float) -> None:
-    """Let no response of `source` to `target` arrive before the time `until`, also on new streams, until the task is
-    cancelled.
+    """Delay each response of the broker `source` to the broker `target` until the time `until`. Look for new streams
+    between the two again and again, because their responses must be delayed, too. Ends when the task is cancelled.
     """
     while True:
         stage.stall(source, target.name, until, only_responses=True)

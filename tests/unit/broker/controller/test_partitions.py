@@ -302,8 +302,8 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
 
 
 async def test_a_leader_that_knows_a_newer_state_is_answered_by_that_state(cluster, term, topic):
-    """The controller read that one of its writes had no effect, and the write took effect later. The store refuses a
-    change of the older version, so the controller reads the state again.
+    """The store has executed a write after the controller read the state, so the controller knows an older version of
+    the state than the leader. The store refuses a change of that version, and the controller reads the state again.
     """
     path = paths.partition_state("t", 0)
     data, stat = await cluster.admin.get(path)
