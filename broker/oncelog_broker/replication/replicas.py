@@ -172,14 +172,12 @@ class Replicas:
         return False
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Return the partition, if this broker leads it and this broker's session with the metadata store is valid.
+        """Return the partition, if this broker leads it, this broker's session with the metadata store is valid, and
+        the log is online.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        partition = self.led_by_name(topic, index)
-        if self.may_lead is not None and not self.may_lead():
-            raise in_doubt()
-        return partition
+        return self._able_to_answer(self.led_by_name(topic, index))
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
         """Return the partition if this broker leads it according to the cluster image, even if its session may have
@@ -188,12 +186,21 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the partition of the topic with this id, if this broker leads it and this broker's session is valid.
-        Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors of `leader`.
+        """Like `leader`, for the topic with this id. Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors
+        of `leader`.
         """
-        partition = self.led_by_id(topic_id, index)
+        return self._able_to_answer(self.led_by_id(topic_id, index))
+
+    def _able_to_answer(self, partition: Partition) -> Partition:
+        """Return the led partition if its state is certainly that of the leader. Raises KafkaError, which clients
+        retry: NOT_LEADER_OR_FOLLOWER if this broker's session may have expired, KAFKA_STORAGE_ERROR if the log has
+        failed. A leader whose log has failed gives up the leadership, so another broker may lead already, and the
+        offsets and epochs that this broker knows may be old.
+        """
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()
+        if partition.log.state.offline_reason is not None:
+            raise partition.log.state.offline_error()
         return partition
 
     def led_by_name(self, topic: str, index: int) -> Partition:
@@ -206,12 +213,12 @@ class Replicas:
         return partition
 
     def followed(self, topic: str | bytes, index: int) -> Partition | None:
-        """Return the partition of a topic, given by name or id, if this broker follows it and receives responses from
-        its leader; else None (KIP-392).
+        """Return the partition of a topic, given by name or id, if this broker follows it, receives responses from its
+        leader, and has its log online; else None (KIP-392).
         """
         found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
         partition = None if found is None else self._hosts.get((found.name, index))
-        if partition is None or partition.leads or not self._fetching.hears(partition):
+        if partition is None or partition.leads or partition.log.is_offline or not self._fetching.hears(partition):
             return None
         return partition
 
@@ -691,11 +698,15 @@ class Replicas:
             partition.update_config(self._config_of(name))
 
     def close(self) -> None:
-        """Resign all partitions for good, and complete all waiting requests; the log manager closes the logs.
+        """Resign all partitions for good, and complete all waiting requests; the log manager closes the logs. From now
+        on, requests get NOT_LEADER_OR_FOLLOWER, because other brokers may lead already.
 
         A later cluster image must not let a partition lead again: the partition has forgotten a proposed ISR, which the
         controller may still grant, so it would acknowledge records that a replica of this ISR does not have.
         """
         self._is_closed = True
+        self._leaders.clear()
+        self._leaders_by_id.clear()
+        self._replicated.clear()
         for partition in self._hosts.values():
             partition.resign()

@@ -47,6 +47,7 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
 def _describe(topic: str, index: int, context: RecordContext) -> PartitionResponse:
     try:
         partition = context.services.replicas.replica(topic, index)
+        partition.log.state.check_online()  # the transactions of a failed log may have ended at the present leader
     except KafkaError as error:
         return _failed(index, error)
     return PartitionResponse(

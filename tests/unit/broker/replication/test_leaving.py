@@ -4,6 +4,8 @@ election.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.support.hosted_partitions import EMPTY
 from tests.support.hosts import host_of
@@ -14,6 +16,7 @@ from oncelog_broker.metadata.model.image import PartitionState, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
 from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Fetched:
@@ -80,6 +83,10 @@ async def test_a_broker_that_has_resigned_everything_leads_nothing_by_a_later_im
     replicas.on_image(led, led.with_topic(led_by(1, (1,), 0, 1)))
     await replicas.until_settled()
     assert partition.is_resigned
+    for find in (partial(replicas.leader, "orders"), partial(replicas.leader_by_id, bytes([1]) * 16)):
+        with pytest.raises(KafkaError) as raised:  # another broker may lead already, and know newer offsets
+            find(0)
+        assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_follower_is_awaited_until_it_asks_in_the_new_epoch_but_not_for_long(

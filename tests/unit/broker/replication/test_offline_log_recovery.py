@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,10 @@ async def test_s80_a_leader_whose_log_has_failed_says_so(host: Host) -> None:
         host.replicas.log_end("orders", 0)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME, OTHER))]
+    for find in (partial(host.replicas.leader, "orders"), partial(host.replicas.leader_by_id, bytes([1]) * 16)):
+        with pytest.raises(KafkaError) as raised:  # requests of clients learn nothing about offsets or epochs
+            find(0)
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await host.show(ME, (ME,), epoch=1)
     assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME,))]
     await host.show(NO_LEADER, (ME,), epoch=2)

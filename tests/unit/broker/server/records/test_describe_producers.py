@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EIO
 from typing import Any
 
 from tests.support.handlers import answered, asked
@@ -48,6 +49,14 @@ async def test_a_follower_tells_what_its_own_log_says(served: Served) -> None:
     served.partitions[0].follow(FOLLOWER, 1)
     (found,) = (await ask(served, 0)).values()
     assert [each.producer_id for each in found.active_producers] == [7]
+
+
+async def test_a_replica_whose_log_has_failed_describes_nothing(served: Served) -> None:
+    """The transactions that it knows may have ended at the present leader."""
+    append(served, 7, transactional=True)
+    served.partitions[0].log.flusher.flush_failed(OSError(EIO, "Input/output error"))
+    (failed,) = (await ask(served, 0)).values()
+    assert (failed.error_code, failed.active_producers) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 async def test_errors_of_a_partition_are_returned(served: Served) -> None:
