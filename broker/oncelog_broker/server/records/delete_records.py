@@ -7,7 +7,8 @@ log start offset among them. (Kafka waits for all live replicas; here a replica 
 has deleted the same records.)
 
 A new leader returns OFFSET_NOT_AVAILABLE, which clients retry, while its high watermark may be below the previous
-leader's: an offset above the high watermark may belong to an acknowledged record. (Kafka returns OFFSET_OUT_OF_RANGE.)
+leader's: an offset above the high watermark may belong to an acknowledged record, and offset -1 would leave
+acknowledged records in place. (Kafka returns OFFSET_OUT_OF_RANGE, or deletes fewer records.)
 """
 
 from __future__ import annotations
@@ -134,9 +135,9 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     partition.log.state.check_online()  # the high watermark of a failed log is old: another broker may lead already
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
-    if target > partition.high_watermark and not partition.high_watermark_caught_up:
-        # Return a retriable error, because the previous leader may have acknowledged records up to this offset (as in
-        # KIP-207).
+    if (offset == HIGH_WATERMARK or target > partition.high_watermark) and not partition.high_watermark_caught_up:
+        # Return a retriable error, because the previous leader may have acknowledged records above this high watermark
+        # (as in KIP-207).
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if not 0 <= target <= partition.high_watermark:
         raise KafkaError(

@@ -106,6 +106,7 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING_FOUND
     if timestamp == MAX_TIMESTAMP:
+        _refuse_what_may_go_back(partition, version)  # a later timestamp may be above the high watermark
         found = yield from log.reader.max_timestamp_offset(upper_bound=upper_bound)
     else:
         found = yield from log.reader.offset_for_timestamp(timestamp, upper_bound=upper_bound)

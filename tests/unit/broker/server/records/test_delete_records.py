@@ -82,13 +82,16 @@ async def test_a_failed_write_is_an_error_of_each_partition(disk: Callable[[], A
         (-2, False, ErrorCode.OFFSET_OUT_OF_RANGE),
         (11, False, ErrorCode.OFFSET_NOT_AVAILABLE),
         (10, False, ErrorCode.NONE),
-        (-1, False, ErrorCode.NONE),
+        (-1, False, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (-1, True, ErrorCode.NONE),
     ],
 )
 async def test_a_new_leader_does_not_say_that_an_offset_is_out_of_range_before_it_knows(
     offset: int, is_caught_up: bool, code: ErrorCode
 ) -> None:
-    """The previous leader may have acknowledged a record at the requested offset."""
+    """The previous leader may have acknowledged a record at the requested offset; and offset -1 means all acknowledged
+    records.
+    """
     partition = Topic.DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=[partition])], timeout_ms=1000)
     leader = OneLeader(is_caught_up=is_caught_up)

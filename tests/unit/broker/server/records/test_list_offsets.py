@@ -96,7 +96,12 @@ async def test_s50_latest_is_the_last_stable_offset_for_read_committed(served: S
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+    ("version", "code"),
+    [
+        (4, ErrorCode.LEADER_NOT_AVAILABLE),
+        (5, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (7, ErrorCode.OFFSET_NOT_AVAILABLE),
+    ],
 )
 async def test_a_new_leader_does_not_tell_latest_below_where_the_one_before_had_it(
     served: Served, version: int, code: ErrorCode
@@ -106,6 +111,8 @@ async def test_a_new_leader_does_not_tell_latest_below_where_the_one_before_had_
     partition.high_watermark = 1
     partition.lead(1, (LEADER, FOLLOWER))
     assert (await ask(served, LATEST, version=version))[0][0] == code
+    if version >= FIRST_VERSION[MAX_TIMESTAMP]:
+        assert (await ask(served, MAX_TIMESTAMP, version=version))[0][0] == code
     assert (await ask(served, EARLIEST, version=version))[0][0] == ErrorCode.NONE
     partition.on_follower_fetch(FOLLOWER, 2)
     assert (await ask(served, LATEST, version=version))[0][:2] == (ErrorCode.NONE, 2)
