@@ -108,6 +108,7 @@ class CoordinatorRuntime(Generic[M]):
         self.partitions = 0
         """The number of partitions of the internal topic; 0 while the topic does not exist."""
         self._image_topic: Topic | None = None
+        self._is_closed = False
         self.wakes = TimerWakes(host, self._shards, self._may_lead, self._fire)
 
     # --- methods that load and unload the partitions that this broker leads -------------------------------------------
@@ -128,7 +129,11 @@ class CoordinatorRuntime(Generic[M]):
             self._follow()
 
     def _follow(self) -> None:
-        """Load the partitions that this broker leads and has not loaded, and unload the other partitions."""
+        """Load the partitions that this broker leads and has not loaded, and unload the other partitions. After `close`
+        nothing is loaded again: the log of a stopping broker may lack the records of the next coordinator.
+        """
+        if self._is_closed:
+            return
         led: dict[int, Partition] = {}
         for index in () if self._image_topic is None else self._image_topic.partitions:
             partition = self._replicas.led_partition(self._topic, index)
@@ -218,9 +223,10 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """Unload all shards (state machines with their partitions) when the broker stops: waiting requests get an error
-        that makes their clients find the new coordinator.
+        """Unload all shards (state machines with their partitions) for good when the broker stops: waiting requests get
+        an error that makes their clients find the new coordinator.
         """
+        self._is_closed = True
         for shard in list(self._shards.values()):
             self._unload(shard)
 
@@ -263,7 +269,7 @@ class CoordinatorRuntime(Generic[M]):
         """
         index = self.partition_of(key)
         shard = None if index is None else self._shards.get(index)
-        if shard is None or not self._may_lead():
+        if shard is None or not (shard.is_led and self._may_lead()):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if not shard.is_loaded:
             if shard.failure is not None:
@@ -337,7 +343,7 @@ class CoordinatorRuntime(Generic[M]):
         result is None if another partition may store the key now, or if another broker may be the coordinator.
         """
         shard = self._shards.get(index)
-        if shard is None or not shard.is_loaded or self.partitions != partitions:
+        if shard is None or not shard.is_loaded or self.partitions != partitions or not shard.is_led:
             return None
         may_lead = self._replicas.may_lead
         return shard if may_lead is None or may_lead() else None
@@ -413,7 +419,7 @@ class CoordinatorRuntime(Generic[M]):
         """Whether the state machine of `shard` (a partition with its state machine) can handle a request now: the shard
         is current and loaded, and no other broker can be the coordinator.
         """
-        return self.is_current(shard) and shard.is_loaded and self._may_lead()
+        return self.is_current(shard) and shard.is_loaded and shard.is_led and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
         """Return a list of the present loaded shards (partitions with their state machines), for background work that
@@ -421,7 +427,7 @@ class CoordinatorRuntime(Generic[M]):
         """
         if not self._may_lead():
             return []
-        return [shard for shard in self._shards.values() if shard.is_loaded]
+        return [shard for shard in self._shards.values() if shard.is_loaded and shard.is_led]
 
     def is_current(self, shard: Shard[M]) -> bool:
         """Whether `shard` (a partition with its state machine) is still this broker's shard for its partition, and has

@@ -112,6 +112,14 @@ class Shard(Generic[M]):
         """The waiting requests by key, in the order of arrival."""
 
     @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the partition with an online log. A leader whose log has failed gives up the
+        leadership, so another coordinator may exist already, and know newer members, epochs and offsets.
+        """
+        partition = self.partition
+        return not (partition.is_resigned or partition.log.is_offline)
+
+    @property
     def is_committed(self) -> bool:
         """Whether all records of the partition are committed (on all in-sync replicas)."""
         partition = self.partition

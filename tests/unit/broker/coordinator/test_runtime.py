@@ -5,6 +5,7 @@ leadership.
 from __future__ import annotations
 
 import asyncio
+from errno import EIO
 from itertools import count
 
 import pytest
@@ -241,13 +242,14 @@ async def test_a_failed_append_changes_nothing(runtime, internal_topic):
     internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())
     assert runtime.write("a", put("a", 1, timer=1.0), failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert counters(runtime).numbers == {}
+    machine = counters(runtime)
+    assert machine.numbers == {}
     assert len(runtime.shard("a").timers) == 0
     internal_topic.logs[0].update_config(LogConfig(max_message_bytes=100))
     assert runtime.write("a", put("a" * 200, 1), failed) is ErrorCode.UNKNOWN_SERVER_ERROR
     internal_topic.logs[0].close()
     assert runtime.write("a", put("a", 1), failed) is ErrorCode.NOT_COORDINATOR
-    assert counters(runtime).numbers == {}
+    assert machine.numbers == {}
 
 
 def put_many(count: int, *, may_be_divided: bool = True, name: str = "n%05d"):
@@ -354,6 +356,37 @@ async def test_a_waiting_request_is_answered_when_the_coordinator_moves(runtime,
     waiting = runtime.write("a", wait_for_ever, failed)
     runtime.close()
     assert waiting.result() is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_closed_runtime_loads_nothing_for_a_later_image(runtime, internal_topic):
+    """The next coordinator may have written records that the log of a stopping broker lacks."""
+    runtime.on_image(internal_topic.lead())
+    runtime.close()
+    runtime.on_image(internal_topic.lead())
+    runtime.on_opened({TOPIC})
+    assert runtime.all_shards() == []
+    assert runtime.read("a", lambda machine: machine, failed) is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("ends", ["resigned", "failed"])
+async def test_a_coordinator_that_may_have_a_successor_tells_nothing_of_its_state(runtime, internal_topic, ends):
+    """A log that has failed gives up the leadership, so another coordinator may exist before the image shows it."""
+
+    def refused(machine, waiter):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    runtime.on_image(internal_topic.lead())
+    assert runtime.write("a", refused, failed) is ErrorCode.UNKNOWN_MEMBER_ID
+    (shard,) = runtime.loaded_shards()
+    if ends == "resigned":
+        internal_topic.led[0].resign()
+    else:
+        internal_topic.logs[0].flusher.flush_failed(OSError(EIO, "Input/output error"))
+    assert runtime.write("a", refused, failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.read("a", lambda machine: machine, failed) is ErrorCode.NOT_COORDINATOR
+    assert runtime.led_shard(0, 1) is runtime.ready_shard(0, 1) is None
+    assert not runtime.may_step(shard)
+    assert runtime.loaded_shards() == []
 
 
 async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, internal_topic):
