@@ -1,4 +1,5 @@
-"""Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
+"""Decompresses the records of a batch, or checks its CRC: small batches in the calling thread, large ones in a job for
+another thread.
 To limit the memory, no two batches that may have very large records are decompressed at the same time.
 """
 
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.runtime.steps import HeavyJob, Steps
-from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
 
@@ -24,6 +25,21 @@ UNPACKED_BESIDE_OTHERS: Final = 8 * 1024 * 1024
 """The maximum number of decompressed bytes of a batch that is decompressed simultaneously with other batches; nearly
 all client batches are smaller.
 """
+
+
+def check_crc(batch: RecordBatch) -> Steps[None]:
+    """Check the CRC of `batch`, before its header or its records decide about other records. The steps (a generator)
+    raise CorruptBatch.
+    """
+    if batch.size <= PACKED_IN_PLACE:
+        _check_crc(batch)
+    else:
+        yield partial(_check_crc, batch)
+
+
+def _check_crc(batch: RecordBatch) -> None:
+    if not batch.crc_is_valid():
+        raise CorruptBatch(f"the CRC of {batch!r} is wrong")
 
 
 def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:

@@ -39,6 +39,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import Segment
+from oncelog_broker.log.unpacking import check_crc
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import KafkaError
@@ -326,7 +327,12 @@ class Compaction:
             if not self._transactions.ends_empty_transaction(batch, control_type):
                 return batch
             return (yield from self._kept_of_useless_marker(batch))
-        if self._transactions.is_aborted(batch) or batch.records_count == 0 or self._live.is_dead(batch):
+        if self._transactions.is_aborted(batch) or batch.records_count == 0:
+            # A changed bit in the header may belong to another producer, whose records must stay. A rewritten batch
+            # would also get a valid CRC.
+            yield from check_crc(batch)
+            return self._without_records(batch)
+        if self._live.is_dead(batch):  # pass 1 has checked the CRC of each tracked batch
             return self._without_records(batch)
         return (yield from self._kept_of_data(batch))
 
@@ -337,6 +343,7 @@ class Compaction:
             spans = [span for some in scan_spans(batch, data) for span in some]
             return RecordBatch(rewrite_batch(batch, data, spans, delete_horizon_ms=self._new_horizon_ms))
         if batch.records_count == 0 or self._has_passed(horizon_ms):
+            yield from check_crc(batch)
             return self._without_records(batch)
         return batch
 

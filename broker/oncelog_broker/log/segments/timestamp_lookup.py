@@ -2,7 +2,8 @@
 timestamp (T12).
 
 Batch headers are enough to find the batch. The records of that batch are then checked one by one, in slices of work,
-because a batch may have a million records.
+because a batch may have a million records. The CRC of such a batch is checked first: with a changed bit in a timestamp,
+a consumer would begin behind records that it must read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from oncelog_broker.log.segments.batch_scan import BatchLocation
 from oncelog_broker.log.segments.segment import Segment
-from oncelog_broker.log.unpacking import unpacked
+from oncelog_broker.log.unpacking import check_crc, unpacked
 from oncelog_broker.runtime.steps import Steps, results_dropped
 from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
@@ -101,6 +102,7 @@ def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end
         return location.max_timestamp if header[-1] > 0 else NO_TIMESTAMP
     largest = NO_TIMESTAMP
     batch = RecordBatch(segment.file.read(location.position, location.size))
+    yield from check_crc(batch)
     try:
         data = yield from unpacked(batch, max_unpacked)
     except RecordsTooLarge:
@@ -117,6 +119,7 @@ def _in_batch(
     segment: Segment, location: BatchLocation, timestamp: int, start_offset: int, max_unpacked: int
 ) -> Steps[TimestampedOffset | None]:
     batch = RecordBatch(segment.file.read(location.position, location.size))
+    yield from check_crc(batch)
     epoch = location.leader_epoch if location.leader_epoch > NO_PARTITION_LEADER_EPOCH else None
     try:
         data = yield from unpacked(batch, max_unpacked)

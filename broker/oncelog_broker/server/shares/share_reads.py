@@ -190,16 +190,19 @@ class ShareRead:
         for _ in range(MAX_EMPTY_READS):
             if not sessions.is_open(self._session):  # the session has ended, so the member will get no response
                 return 0
+            log_batches: list[LogBatch] = []
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))
+                log_batches.extend(_log_batches(found, read.aborted))
             except CorruptBatch as error:
-                self.got[read.where] = Got(error=KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)))
-                return 0
+                if not log_batches:
+                    self.got[read.where] = Got(error=KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)))
+                    return 0
             exact = self._request.share_acquire_mode == AcquireMode.RECORD_LIMIT
             acquired = read.hosted.acquire(
                 self._asker.member_id,
                 read.position,
-                list(_log_batches(found, read.aborted)),
+                log_batches,
                 max_records,
                 max(1, self._request.batch_size),
                 exact=exact,
@@ -229,7 +232,11 @@ class ShareRead:
 
 def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
     """Yield each batch with a flag: whether the member gets its records (False for markers and for records of aborted
-    transactions). A producer's records are aborted from the first offset of an aborted transaction to its marker."""
+    transactions). A producer's records are aborted from the first offset of an aborted transaction to its marker.
+
+    Raises CorruptBatch at a batch with a wrong CRC whose records the member would not get: a changed bit in the header
+    can make records look like a marker, and the group would never get them. Members check all other batches.
+    """
     starts = sorted(aborted, key=lambda transaction: transaction[1])
     open_producers: set[int] = set()
     index = 0
@@ -238,12 +245,13 @@ def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]
         while index < len(starts) and starts[index][1] <= last:
             open_producers.add(starts[index][0])
             index += 1
+        is_aborted = batch.is_transactional and batch.producer_id in open_producers
+        is_delivered = not (batch.is_control or is_aborted)
+        if not (is_delivered or batch.crc_is_valid()):
+            raise CorruptBatch(f"the CRC of {batch!r} is wrong")
         if batch.is_control:
             open_producers.discard(batch.producer_id)
-            yield LogBatch(batch.base_offset, last, is_delivered=False)
-        else:
-            is_aborted = batch.is_transactional and batch.producer_id in open_producers
-            yield LogBatch(batch.base_offset, last, is_delivered=not is_aborted)
+        yield LogBatch(batch.base_offset, last, is_delivered=is_delivered)
 
 
 def _slice(records: memoryview, found: Sequence[RecordBatch], acquired: Sequence[Acquired]) -> memoryview:

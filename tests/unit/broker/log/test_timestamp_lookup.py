@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.support.storage import NOW, make_batch, open_log
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.runtime.steps import run_steps
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import BASE_TIMESTAMP_AT
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record_scan import SCAN_CHUNK
 
@@ -45,4 +48,25 @@ def test_the_first_offset_stands_for_a_batch_that_is_too_large_to_look_into(tmp_
     log.append_as_leader(huge, leader_epoch=3)
     assert run_steps(log.reader.offset_for_timestamp(NOW + 3, upper_bound=7)) == (1, NOW + 5, 3)
     assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 5, 3)
+    log.close()
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_changed_bit_does_not_hide_a_record_that_a_consumer_must_read(tmp_path: Path, size: int) -> None:
+    """With the changed timestamp, the search would find a later record than the first."""
+    log = open_log(tmp_path / "orders-0", LogConfig())
+    log.append_as_leader(make_batch(b"1" * size, b"2", timestamps=[NOW + 2, NOW + 4]), leader_epoch=3)
+    assert run_steps(log.reader.offset_for_timestamp(NOW + 2, upper_bound=2)) == (0, NOW + 2, 3)
+    (path,) = (tmp_path / "orders-0").glob("*.log")
+    with path.open("r+b") as file:
+        content = file.read()
+        file.seek(BASE_TIMESTAMP_AT + 6)
+        file.write(bytes([content[BASE_TIMESTAMP_AT + 6] ^ 1]))
+    for steps in (
+        log.reader.offset_for_timestamp(NOW + 2, upper_bound=2),
+        log.reader.max_timestamp_offset(upper_bound=1),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            run_steps(steps)
+        assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
     log.close()

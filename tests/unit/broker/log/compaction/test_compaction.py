@@ -14,7 +14,7 @@ from oncelog_broker.log.compaction.compaction import INLINE_BATCH_BYTES, MAX_SEG
 from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, file_prefix
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps
-from oncelog_protocol.records.batch import CorruptBatch
+from oncelog_protocol.records.batch import PRODUCER_AT, CorruptBatch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType
 
@@ -217,6 +217,25 @@ def test_a_corrupt_batch_stops_it_and_nothing_is_changed(log, tmp_path):
         clean(log)
     assert path.read_bytes() == damaged
     assert [name for name in tmp_path.iterdir() if name.suffix in (".cleaned", ".swap")] == []
+
+
+@pytest.mark.parametrize("size", [1, 80_000])
+def test_a_changed_bit_that_makes_records_look_aborted_stops_it(log, tmp_path, size):
+    """A batch of an aborted transaction is dropped without a look at its records. Here the changed bit gives a batch
+    of producer 7, whose transaction is committed, the id of producer 6, whose transaction is aborted.
+    """
+    put(log, (b"a", b"1"), producer=(6, 0, 0), transactional=True)
+    put(log, (b"b", b"2" * size), producer=(7, 0, 0), transactional=True)
+    end_transaction(log, 6, ControlType.ABORT)
+    end_transaction(log, 7, ControlType.COMMIT)
+    log.trimmer.roll()
+    path = tmp_path / f"{file_prefix(0)}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[all_batches(log)[0].size + PRODUCER_AT + 7] ^= 6 ^ 7
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptBatch, match="CRC"):
+        clean(log)
+    assert path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.sharing.share_sessions import MAX_PARTITIONS, ShareSessions
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, AcknowledgeType, AcquireMode, ShareFetchRequest
-from oncelog_protocol.records.batch import batches
+from oncelog_protocol.records.batch import ATTRIBUTES_LOW_BYTE_AT, CONTROL_BIT, batches
 from oncelog_protocol.records.record import read_records
 
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
@@ -256,6 +257,27 @@ async def test_records_of_transactions(world: ShareWorld) -> None:
     assert values(response) == [b"plain"]
     await member.accept(1, 1)
     assert world.shares.loaded(world.key()).share.start_offset in (2, 3)  # type: ignore[union-attr]
+
+
+async def test_a_changed_bit_that_makes_records_look_like_a_marker_loses_no_records(
+    world: ShareWorld, tmp_path: Path
+) -> None:
+    world.append(b"first")
+    world.append(b"other")
+    (path,) = (tmp_path / "orders-0").glob("*.log")
+    with path.open("r+b") as file:
+        content = file.read()
+        position = len(content) // 2 + ATTRIBUTES_LOW_BYTE_AT  # of the second batch
+        file.seek(position)
+        file.write(bytes([content[position] ^ CONTROL_BIT]))
+    member = world.member()
+    assert values(await member.fetch()) == [b"first"]
+    await member.accept(0, 0)
+    response = await member.fetch()
+    assert [partition.error_code for topic in response.responses for partition in topic.partitions] == [
+        ErrorCode.CORRUPT_MESSAGE
+    ]
+    assert world.shares.loaded(world.key()).share.start_offset == 1  # type: ignore[union-attr]
 
 
 async def test_a_marker_at_the_end_of_the_log_leaves_no_lag(world: ShareWorld) -> None:
