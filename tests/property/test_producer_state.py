@@ -63,7 +63,7 @@ class Naive:
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             elif first != 0:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if self.transaction is not None and not transactional:
+            if self.transaction is not None and (not transactional or epoch != self.epoch):
                 return ErrorCode.INVALID_TXN_STATE
         if epoch != self.epoch:
             self.batches = []

@@ -180,6 +180,15 @@ class ProducerState:
                     f"producer {producer_id} has a transaction open since offset {first_offset}: "
                     "its batches must be transactional",
                 )
+            if first_offset >= 0 and epoch != last_epoch:
+                # The coordinator ends the transaction of an epoch before it lets the next epoch write, so it does not
+                # know the open transaction. Its records must not share the fate of the new transaction. The producer
+                # aborts, and the marker ends the open transaction, too.
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {producer_id} has a transaction of epoch {last_epoch} open since offset {first_offset}, "
+                    f"which no marker has ended: epoch {epoch} must abort it",
+                )
         if is_transactional and first_offset < 0:
             first_offset, known = base_offset, 0
         return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)

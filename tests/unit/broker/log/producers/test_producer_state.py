@@ -146,7 +146,8 @@ def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_
     with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
         log.append(0, count, transactional=True)
     assert log.append(3, 2, transactional=True) == DuplicateBatch(4, 0)
-    assert log.append(0, epoch=1, transactional=True) == 6
+    log.mark(kind, epoch=1)
+    assert log.append(0, epoch=1, transactional=True) == 7
 
 
 def test_e33_forgotten_sequences_of_an_ended_transaction_are_not_surely_in_the_log(log):
@@ -258,6 +259,18 @@ def test_s13_an_open_transaction_takes_transactional_batches_only(log):
     assert log.append(1, transactional=True) == 1
     log.mark()
     assert log.append(2) == 3
+
+
+def test_a_later_epoch_adds_no_records_to_the_transaction_of_an_earlier_one(log):
+    """The coordinator that let the later epoch write does not know of the open transaction; otherwise its commit would
+    also commit the records of the earlier epoch.
+    """
+    log.append(0, transactional=True)
+    with raises(ErrorCode.INVALID_TXN_STATE):
+        log.append(0, epoch=1, transactional=True)
+    assert log.state.has_open_transaction(PID, 0)
+    assert log.mark(ControlType.ABORT, epoch=1) is not None, "the marker of the aborted later epoch ends both"
+    assert log.append(0, epoch=1, transactional=True) == 2
 
 
 def test_s39_a_marker_ends_the_transaction_and_sets_the_coordinator_epoch(log):
