@@ -2,7 +2,9 @@
 
 When a log is opened, the state is restored from the newest valid snapshot and from all batches after that snapshot. The
 scan of these batches also rebuilds their transaction indexes, because the index files may not have reached the disk.
-The scan reads only batch headers and markers.
+The scan reads only batch headers and markers. The CRC of a marker is checked, because a changed bit can turn an abort
+into a commit, and readers would get aborted records. The CRC of other batches is not checked here, because the scan
+would read all their records.
 
 The state of a producer therefore survives as long as the batches above the newest snapshot *on the disk* exist. A
 snapshot is created in memory when the log rolls, and the next flush writes it after the records that it describes.
@@ -57,6 +59,12 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 """The maximum number of snapshots that wait for the next flush. If more snapshots wait, the oldest are dropped; the
 only consequence is that a later startup may be slower.
 """
+
+
+class DamagedMarker(CorruptBatch):
+    """A marker from which the producer state must be restored has a wrong CRC, so it is unknown whether its transaction
+    was committed or aborted.
+    """
 
 
 class LogProducers:
@@ -198,7 +206,7 @@ class LogProducers:
         """Restore the producer state at the log end. All transactions that began below `decided_up_to` have ended.
         Snapshots above `snapshots_up_to` are deleted. A marker at or above `high_watermark` may not be replicated yet.
         Until `ProducerState.on_high_watermark` confirms the replication, the last stable offset stays below the
-        marker's transaction. Raises OSError.
+        marker's transaction. Raises OSError, DamagedMarker.
         """
         # Delete these snapshots before a batch is appended. If an old snapshot reappeared after a power cut, it would
         # be mistaken for a snapshot of the new batches.
@@ -221,7 +229,7 @@ class LogProducers:
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """Adjust the state after the log was truncated to `log_end_offset`; `segments` are the remaining segments.
-        Raises OSError.
+        Raises OSError, DamagedMarker.
         """
         self._cancel_above(log_end_offset)
         names = self._snapshots.remove_above(log_end_offset)
@@ -300,15 +308,24 @@ class LogProducers:
         return [(first, marker) for first, marker in _ends(segments, replay_from, begun) if start <= marker < end]
 
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
-        """Update the state with the batches of `segment` from offset `start` on; yields the aborted transactions."""
+        """Update the state with the batches of `segment` from offset `start` on; yields the aborted transactions. Raises
+        OSError, DamagedMarker.
+        """
         try:
             for at, header in _producer_batches_from(segment, start):
                 control = None
                 if header[ATTRIBUTES] & CONTROL_BIT:
                     control = RecordBatch(segment.file.read(at, header[BATCH_LENGTH] + LOG_OVERHEAD))
+                    if not control.crc_is_valid():
+                        raise DamagedMarker(
+                            f"{segment.path}: the CRC of the marker at offset {control.base_offset} is wrong, so the "
+                            "outcome of its transaction is unknown; let another replica lead, or restore the log"
+                        )
                 aborted = self._follow(header, control)
                 if aborted is not None:
                     yield aborted
+        except DamagedMarker:
+            raise
         except CorruptBatch as error:
             # Only log the error: the batches after the damaged batch cannot be read, and a reader of the damaged batch
             # gets the same error.

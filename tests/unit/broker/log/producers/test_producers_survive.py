@@ -17,6 +17,7 @@ from oncelog_broker.log.producers.producers import MAX_PENDING_SNAPSHOTS
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.control import EndTransactionMarker
 
 AGED = dataclasses.replace(SMALL, retention_ms=1000)
 
@@ -187,6 +188,32 @@ class TestSegmentsThatGo:
 
 
 class TestDamage:
+    @pytest.mark.parametrize("is_truncated", [False, True])
+    def test_a_changed_bit_turns_no_abort_into_a_commit(self, directory, is_truncated):
+        log = open_log(directory)
+        produce(log, 1, 0, transactional=True)
+        mark(log, 1, ABORT)
+        end, size = log.log_end_offset, log.size_bytes
+        append(log)
+        log.flusher.flush()
+        (path,) = directory.glob("*.log")
+        content = bytearray(path.read_bytes())
+        length_and_key = b"\x08" + EndTransactionMarker(ABORT, 0).key()
+        content[content.rindex(length_and_key, 0, size) + len(length_and_key) - 1] ^= ABORT ^ COMMIT
+        with path.open("r+b") as file:
+            file.write(content)
+        if is_truncated:
+            with pytest.raises(KafkaError, match="CRC of the marker at offset 1 is wrong"):
+                log.trimmer.truncate_to(end)
+            assert log.is_offline
+            return
+        log.close()
+        for snapshot in directory.glob("*.snapshot"):
+            snapshot.unlink()
+        with pytest.raises(KafkaError, match="CRC of the marker at offset 1 is wrong") as raised:
+            open_log(directory, clean_shutdown=True)
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
     def test_a_damaged_transaction_index_does_not_cost_the_producers(self, directory):
         """The newest snapshot may be the only record of the producers, and no older snapshot exists from which to
         rebuild the index.
