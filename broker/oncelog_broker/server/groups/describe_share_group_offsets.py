@@ -105,8 +105,8 @@ def _partition(index: int, state: ShareState | KafkaError, end: int | None) -> P
 
 
 async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
-    """Return the high watermarks of these partitions. A partition is missing if its leader does not respond, or is new
-    and may have a lower high watermark than the previous leader.
+    """Return the high watermarks of these partitions. A partition is missing if its leader does not respond, is new
+    and may have a lower high watermark than the previous leader, or may have a successor with a higher one.
     """
     services = context.services
     ends: Ends = {}
@@ -115,7 +115,8 @@ async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
         state = services.image.partition(name, key.partition)
         led = services.replicas.led_partition(name, key.partition)
         if led is not None:
-            if led.high_watermark_caught_up:  # ListOffsets of other leaders has the same condition (KIP-207)
+            # ListOffsets of other leaders has the same conditions (KIP-207).
+            if led.high_watermark_caught_up and not (led.is_in_doubt or led.log.is_offline):
                 ends[name, key.partition] = led.high_watermark
         elif state is not None and state.leader != NO_LEADER:
             elsewhere.setdefault(state.leader, []).append((name, key.partition))

@@ -71,7 +71,12 @@ class Offsets:
 
     def __init__(self) -> None:
         self.states, self.peers = States(), MemoryPeers()
-        self.led = SimpleNamespace(high_watermark=20, high_watermark_caught_up=True)
+        self.led = SimpleNamespace(
+            high_watermark=20,
+            high_watermark_caught_up=True,
+            is_in_doubt=False,
+            log=SimpleNamespace(is_offline=False),
+        )
         self.image = image_with("t", SHARE_GROUP_STATE).with_topics(image_with("u", leader=2).topics.values())
         self.peers.handlers[2] = self.list_offsets
 
@@ -157,6 +162,14 @@ async def test_the_lag_is_unknown_while_the_high_watermark_of_a_new_leader_has_n
     assert shown(await offsets.describe()) == [("t", 0, 10, -1, 0)], "a lag of 0 would hide the records up to offset 20"
     offsets.led.high_watermark, offsets.led.high_watermark_caught_up = 20, True
     assert shown(await offsets.describe()) == [("t", 0, 10, 7, 0)]
+
+
+@pytest.mark.parametrize(("is_in_doubt", "is_offline"), [(True, False), (False, True)])
+async def test_the_lag_is_unknown_while_the_leader_may_have_a_successor(
+    offsets: Offsets, is_in_doubt: bool, is_offline: bool
+) -> None:
+    offsets.led.is_in_doubt, offsets.led.log.is_offline = is_in_doubt, is_offline
+    assert shown(await offsets.describe()) == [("t", 0, 10, -1, 0)]
 
 
 async def test_errors_of_a_description(offsets: Offsets) -> None:
