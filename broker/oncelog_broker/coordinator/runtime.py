@@ -343,7 +343,10 @@ class CoordinatorRuntime(Generic[M]):
         result is None if another partition may store the key now, or if another broker may be the coordinator.
         """
         shard = self._shards.get(index)
-        if shard is None or not shard.is_loaded or self.partitions != partitions or not shard.is_led:
+        if shard is None or not shard.is_loaded or self.partitions != partitions:
+            return None
+        partition = shard.partition
+        if partition.is_resigned or partition.log.state.offline_reason is not None:  # as `Shard.is_led`, without calls
             return None
         may_lead = self._replicas.may_lead
         return shard if may_lead is None or may_lead() else None

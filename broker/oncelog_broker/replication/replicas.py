@@ -186,8 +186,8 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Like `leader`, for the topic with this id. Raises UNKNOWN_TOPIC_ID if no topic has the id (T9), and the errors
-        of `leader`.
+        """Return the partition of the topic with this id, as `leader` does. Raises UNKNOWN_TOPIC_ID if no topic has the
+        id (T9), and the errors of `leader`.
         """
         return self._able_to_answer(self.led_by_id(topic_id, index))
 

@@ -308,8 +308,9 @@ class LogProducers:
         return [(first, marker) for first, marker in _ends(segments, replay_from, begun) if start <= marker < end]
 
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
-        """Update the state with the batches of `segment` from offset `start` on; yields the aborted transactions. Raises
-        OSError, DamagedMarker.
+        """Update the state with the batches of `segment` from offset `start` on; yields the aborted transactions.
+
+        Raises OSError, DamagedMarker.
         """
         try:
             for at, header in _producer_batches_from(segment, start):
