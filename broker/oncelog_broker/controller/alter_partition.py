@@ -129,9 +129,17 @@ def decide(
             ErrorCode.INELIGIBLE_REPLICA,
             "a proposed replica has registered again since then, perhaps with fewer records",
         )
-    successor = next(broker for broker in view.replicas(key) if broker in isr)
-    elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
+    elected = replace(granted, leader=_successor(view.replicas(key), state.leader, isr), leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
+
+
+def _successor(replicas: Sequence[int], leader: int, isr: Sequence[int]) -> int:
+    """Return the first member of `isr` after `leader` in the cyclic order of the replicas. A former leader that has
+    given up the partition joins the ISR again soon. If the first replica of the ISR were elected, two replicas with bad
+    disks would alternate, and a third replica would never lead.
+    """
+    after = replicas.index(leader) + 1 if leader in replicas else 0
+    return next(broker for broker in (*replicas[after:], *replicas[:after]) if broker in isr)
 
 
 def _begun_anew(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange:

@@ -53,6 +53,15 @@ def test_a_leader_that_cannot_write_gives_its_place_away(view):
     assert change == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
 
 
+def test_each_replica_leads_in_turn_if_its_predecessors_give_the_partition_up(view):
+    """A predecessor joins the ISR again before its successor gives up, and comes first in the list of replicas."""
+    leaders = []
+    for leader, others in ((1, (2, 3)), (2, (3, 1)), (3, (1, 2))):
+        view.put_state(KEY, KnownState(PartitionState(leader, 5, (1, 2, 3), 1), 7, 100))
+        leaders.append(decide(view, KEY, propose(*others, sender=leader), controller_epoch=9).state.leader)
+    assert leaders == [2, 3, 1]
+
+
 def test_a_replica_that_begins_again_is_granted_a_new_epoch_of_the_same_leader(view):
     change = decide(view, KEY, propose(Member(1), Member(2), sender=3), controller_epoch=9)
     assert change == PartitionChange(KEY, PartitionState(1, 6, (1, 2), 9), 7, is_election=False)
