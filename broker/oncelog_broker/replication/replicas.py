@@ -199,7 +199,7 @@ class Replicas:
         """
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()
-        if partition.log.state.offline_reason is not None:
+        if partition.log.is_offline:  # a log that is paused for a move to another directory is still the leader's log
             raise partition.log.state.offline_error()
         return partition
 

@@ -253,6 +253,14 @@ async def test_s80_a_leader_whose_log_has_failed_says_so(host: Host) -> None:
     assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
+async def test_the_leader_of_a_log_that_is_paused_for_a_move_still_answers(host: Host) -> None:
+    """Clients do not retry a refused acknowledgement of a share group, and the log stays with this leader."""
+    await host.show(ME, (ME, OTHER))
+    host.only.log.pause()
+    assert host.replicas.leader("orders", 0) is host.only
+    assert host.replicas.leader_by_id(bytes([1]) * 16, 0) is host.only
+
+
 async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
     await host.fill_and_fail()
     segment = next((tmp_path / "orders-0").glob("*.log"))
