@@ -63,8 +63,10 @@ class Naive:
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             elif first != 0:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if self.transaction is not None and (not transactional or epoch != self.epoch):
+            if self.transaction is not None and not transactional:
                 return ErrorCode.INVALID_TXN_STATE
+            if self.transaction is not None and epoch != self.epoch:
+                return ErrorCode.TRANSACTION_ABORTABLE
         if epoch != self.epoch:
             self.batches = []
         self.epoch, self.is_any_next = epoch, False

@@ -142,8 +142,8 @@ class ProducerState:
 
         A batch without a sequence comes from a coordinator: only its producer epoch is checked. Raises
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
-        UNKNOWN_PRODUCER_ID (for sequences of a transaction that has ended, and in `legacy-2.0` mode for every unknown
-        producer).
+        TRANSACTION_ABORTABLE, UNKNOWN_PRODUCER_ID (for sequences of a transaction that has ended, and in `legacy-2.0`
+        mode for every unknown producer).
         """
         _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
@@ -183,9 +183,10 @@ class ProducerState:
             if first_offset >= 0 and epoch != last_epoch:
                 # The coordinator ends the transaction of an epoch before it lets the next epoch write, so it does not
                 # know the open transaction. Its records must not share the fate of the new transaction. The producer
-                # aborts, and the marker ends the open transaction, too.
+                # aborts, and the marker ends the open transaction, too. (After INVALID_TXN_STATE in the response to
+                # TxnOffsetCommit, a Java producer would not abort, but fail for good.)
                 raise KafkaError(
-                    ErrorCode.INVALID_TXN_STATE,
+                    ErrorCode.TRANSACTION_ABORTABLE,
                     f"producer {producer_id} has a transaction of epoch {last_epoch} open since offset {first_offset}, "
                     f"which no marker has ended: epoch {epoch} must abort it",
                 )

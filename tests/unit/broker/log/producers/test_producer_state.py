@@ -266,7 +266,7 @@ def test_a_later_epoch_adds_no_records_to_the_transaction_of_an_earlier_one(log)
     also commit the records of the earlier epoch.
     """
     log.append(0, transactional=True)
-    with raises(ErrorCode.INVALID_TXN_STATE):
+    with raises(ErrorCode.TRANSACTION_ABORTABLE):
         log.append(0, epoch=1, transactional=True)
     assert log.state.has_open_transaction(PID, 0)
     assert log.mark(ControlType.ABORT, epoch=1) is not None, "the marker of the aborted later epoch ends both"
