@@ -129,7 +129,9 @@ def decide(
             ErrorCode.INELIGIBLE_REPLICA,
             "a proposed replica has registered again since then, perhaps with fewer records",
         )
-    elected = replace(granted, leader=_successor(view.replicas(key), state.leader, isr), leader_epoch=state.leader_epoch + 1)
+    elected = replace(
+        granted, leader=_successor(view.replicas(key), state.leader, isr), leader_epoch=state.leader_epoch + 1
+    )
     return PartitionChange(key, elected, known.version)
 
 
