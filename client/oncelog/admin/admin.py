@@ -36,6 +36,7 @@ from oncelog.admin.shares import ShareAdmin
 from oncelog.admin.transactions import TransactionAdmin
 from oncelog.cluster import Topic, TopicPartition
 from oncelog.config import AdminConfig, load
+from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import (
     KafkaError,
     error_for,
@@ -80,6 +81,13 @@ class Admin(Lifecycle):
     async def close(self) -> None:
         """Close the connections. A second call does nothing."""
         await self._calls.close()
+
+    @property
+    def connections(self) -> ConnectionPool:
+        """The connections of this client, for `Producer(..., connections=admin.connections)`. Raises ClientClosed
+        before `start` and after `close`.
+        """
+        return self._calls.connections
 
     # topics
 

@@ -65,6 +65,13 @@ class Calls:
             await self._metadata.close()
             await self._pool.close()
 
+    @property
+    def connections(self) -> ConnectionPool:
+        """The connections of this client, which other clients may borrow (`ConnectionPool.lend`). Raises
+        ClientClosed.
+        """
+        return self._open_pool()
+
     def timeout_ms(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 

@@ -1,4 +1,9 @@
-"""One connection per broker, opened when needed and reopened with a backoff after a loss."""
+"""One connection per broker, opened when needed and reopened with a backoff after a loss.
+
+Several clients of one event loop can use the connections of one pool: each further client has a pool that borrows them
+from the first (`ConnectionPool.lend`). Brokers respond to the requests of one connection in order, so clients whose
+requests brokers answer late (Fetch, JoinGroup) must not share connections.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from oncelog.address import Address
@@ -13,9 +19,9 @@ from oncelog.backoff import backoff_s
 from oncelog.cancelling import is_being_cancelled
 from oncelog.cluster import Cluster
 from oncelog.config import REBOOTSTRAP, ClientConfig
-from oncelog.connection.security import security_of
+from oncelog.connection.security import Security, security_of
 from oncelog.connection.transport import BrokerConnection, connect
-from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
+from oncelog.errors import ClientClosed, ConfigError, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
@@ -67,17 +73,46 @@ class _Link:
 
 class ConnectionPool:
     """Connections by node id. `cluster` has the addresses; until the cluster is known, the bootstrap servers are
-    used."""
+    used.
 
-    def __init__(self, config: ClientConfig, rng: random.Random | None = None) -> None:
+    A pool with a `lender` opens, uses and never closes the lender's connections. It has a cluster of its own, which
+    starts with the brokers of the lender's cluster and no topics.
+    """
+
+    def __init__(
+        self, config: ClientConfig, rng: random.Random | None = None, lender: ConnectionPool | None = None
+    ) -> None:
         self._config = config
         self._bootstrap = config.bootstrap_addresses()
-        self.security = security_of(config)
-        self._links: dict[Address, _Link] = {}
+        self.security: Security = security_of(config) if lender is None else lender.security
+        self._lender = lender
+        self._links: dict[Address, _Link] = {} if lender is None else lender._links
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._is_closed = False
         self._turn = 0
-        self.cluster = Cluster()
+        self.cluster: Cluster = Cluster() if lender is None else lender.cluster.without(lender.cluster.topics)
+
+    def lend(self, config: ClientConfig, rng: random.Random | None = None) -> ConnectionPool:
+        """Return a pool that uses the connections of this pool, for another client of the same event loop.
+
+        The returned pool may be closed alone; when this pool is closed, the returned pool can open no connection.
+        Raises the errors of `check_borrower`, and ClientClosed.
+        """
+        if self._is_closed:
+            raise ClientClosed("the client whose connections are to be shared is closed")
+        self.check_borrower(config)
+        return ConnectionPool(config, rng, self)
+
+    def check_borrower(self, config: ClientConfig) -> None:
+        """Raise ConfigError if an option that all clients have differs from this pool's option, because connections
+        have one client id, one login and one timeout.
+        """
+        if config.bootstrap_addresses() != self._bootstrap:
+            raise ConfigError("bootstrap_servers must be those of the client that has the connections")
+        for each in fields(ClientConfig):
+            name = each.name
+            if name != "bootstrap_servers" and getattr(config, name) != getattr(self._config, name):
+                raise ConfigError(f"{name} must be that of the client that has the connections")
 
     def ready(self, node_id: int) -> BrokerConnection | None:
         """Return the open connection to a node, or None, for callers that must not wait."""
@@ -148,8 +183,7 @@ class ConnectionPool:
             while address is not None or running:
                 if address is not None and len(running) < MAX_ASKED_AT_ONCE:
                     link = self._links.setdefault(address, _Link())
-                    self._turn += 1
-                    link.turn = self._turn
+                    link.turn = self._next_turn()
                     task = asyncio.ensure_future(attempt(address))
                     task.add_done_callback(_retrieve)
                     running.add(task)
@@ -169,6 +203,13 @@ class ConnectionPool:
             for task in running:
                 task.cancel()
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
+
+    def _next_turn(self) -> int:
+        """Return a number that is higher than the `turn` of all links."""
+        if self._lender is not None:
+            return self._lender._next_turn()
+        self._turn += 1
+        return self._turn
 
     def start_over(self) -> None:
         """Discard the known brokers of the cluster, so that the next request goes to the bootstrap servers."""
@@ -206,13 +247,20 @@ class ConnectionPool:
         return await (await self.any_connection(elsewhere=elsewhere)).send(request)
 
     async def finish(self) -> None:
-        """Wait until brokers have read all requests that get no response (acks=0), then close the connections."""
+        """Wait until brokers have read all requests that get no response (acks=0), then close the connections with such
+        requests. A pool with a lender must not send such requests.
+        """
         connections = [link.connection for link in self._links.values() if link.connection is not None]
         await asyncio.gather(*(connection.finish() for connection in connections))
 
     async def close(self) -> None:
-        """Close all connections; requests in flight fail with ClientClosed."""
+        """Close all connections; requests in flight fail with ClientClosed. A pool with a lender closes no connection,
+        and responses to its requests in flight still arrive.
+        """
         self._is_closed = True
+        if self._lender is not None:
+            self._links = {}
+            return
         links, self._links = list(self._links.values()), {}
         attempts = [link.connecting for link in links if link.connecting is not None]
         for attempt in attempts:
@@ -231,6 +279,8 @@ class ConnectionPool:
     async def _open(self, address: Address) -> BrokerConnection:
         if self._is_closed:
             raise ClientClosed("the client is closed")
+        if self._lender is not None:
+            return await self._lender._open(address)
         link = self._links.setdefault(address, _Link())
         if link.connection is not None and link.is_open:
             return link.connection
