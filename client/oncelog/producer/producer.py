@@ -196,7 +196,8 @@ class Producer(Lifecycle, Generic[K, V]):
         # this partial replaces `loop.create_future`, without a Python frame, because each record needs a future
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
-            await self._metadata.refresh()
+            if lender is None or not self._pool.open_connections:  # an open connection shows that a broker is reachable
+                await self._metadata.refresh()
             if self._manager is not None:
                 calls = CoordinatorCalls(self._pool, self.config, self._rng)
                 self._transactions = Transactions(

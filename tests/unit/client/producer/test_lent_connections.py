@@ -10,19 +10,22 @@ from tests.support.fake_transactions import FakeCoordinator
 from tests.support.loop_turns import settle
 
 from oncelog.admin import Admin
-from oncelog.errors import ClientClosed, ConfigError
+from oncelog.errors import ClientClosed, ConfigError, ConnectionFailed
 from oncelog.producer.producer import Producer
 from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 
 
 async def test_transactional_producers_make_no_connection(coordinator: FakeCoordinator) -> None:
     broker = coordinator.broker
     async with Admin(broker.address) as admin:
+        asked = len(broker.requests_of(MetadataRequest))
         for name in ("first", "second"):
             producer = Producer(broker.address, transactional_id=name, connections=admin.connections)
             async with producer, producer.transaction():
                 await producer.send_and_wait("topic", name.encode())
+        assert len(broker.requests_of(MetadataRequest)) == asked + 2, "each asks for its topic, and not for the brokers"
         await admin.describe_topics(["topic"])
         assert broker.connections == 1
     assert [each.committed for each in broker.requests_of(EndTxnRequest)] == [True, True]
@@ -71,6 +74,14 @@ async def test_a_response_after_close_is_ignored(fake_broker: Any) -> None:
         await settle()
         assert fake_broker.connections == 1
     assert len(fake_broker.records()) == 1
+
+
+async def test_start_fails_if_no_broker_can_be_reached(fake_broker: Any) -> None:
+    async with Admin(fake_broker.address) as admin:
+        await fake_broker.stop()
+        producer = Producer(fake_broker.address, connections=admin.connections)
+        with pytest.raises(ConnectionFailed):
+            await producer.start()
 
 
 async def test_connections_need_an_open_admin_client_and_its_options(fake_broker: Any) -> None:
