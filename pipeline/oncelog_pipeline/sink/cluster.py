@@ -210,16 +210,22 @@ class KafkaCluster(Lifecycle):
 
     async def own(self, query: Query) -> StateOwner:
         settings = self._settings | {"transaction_timeout_ms": OWNER_TIMEOUT_MS, "linger_ms": 0}
-        make = partial(Producer, self._bootstrap_servers, transactional_id=query.id, **settings)
-        producer = await opened(make, self._patience_seconds)
+        producer = await self._producer(query.id, settings)
         return StateOwner(producer, self._states.partition, query)
+
+    async def _producer(self, transactional_id: str, settings: Mapping[str, Any]) -> Producer:
+        """Return a started producer that uses the connections of the admin client, because connecting would take a
+        large part of the CPU of a small task. Raises KafkaError.
+        """
+        shared = partial(Producer, self._bootstrap_servers, connections=self._admin.connections)
+        make = partial(shared, transactional_id=transactional_id, **settings)
+        return await opened(make, self._patience_seconds)
 
     # its tasks
 
     async def open_task(self, transactional_id: str) -> RowProducer:
         settings = self._producer_settings | {"transaction_timeout_ms": self._task_timeout_ms}
-        make = partial(Producer, self._bootstrap_servers, transactional_id=transactional_id, **settings)
-        producer = await opened(make, self._patience_seconds)
+        producer = await self._producer(transactional_id, settings)
         producer.begin_transaction()
         return RowProducer(producer, self._states.partition)
 

@@ -15,16 +15,18 @@ from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
 from oncelog_pipeline.sink.names import Query, unnamed_query
 from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.state import Batch, TaskMessage
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
-TASK_REQUESTS = 9
-COMMIT_REQUESTS = 19
+TASK_REQUESTS = 7
+COMMIT_REQUESTS = 17
 """The number of requests of a commit with one broker; the first batch of a query needs more."""
 
-UNNAMED_TASK_REQUESTS = 10
-UNNAMED_COMMIT_REQUESTS = 29
+UNNAMED_TASK_REQUESTS = 8
+UNNAMED_COMMIT_REQUESTS = 26
 """The same for a write without a writeId, whose first batch is its only one, with the look for an earlier write of the
 same rows.
 """
+NO_CONNECTION = "the producers of tasks and of the query use the connections of the admin client"
 
 
 @pytest.fixture
@@ -63,6 +65,7 @@ def test_a_write_without_a_name_takes_few_requests(address: str, topic: str, ask
                 await unnamed.commit(cluster, batch, [message], topic)
             assert in_task.total() <= UNNAMED_TASK_REQUESTS, in_task
             assert asked.total() <= UNNAMED_COMMIT_REQUESTS, asked
+            assert not (in_task + asked)[ApiVersionsRequest.__name__], NO_CONNECTION
             assert not await cluster.states_by_name()
             with pytest.raises(TakenOver, match="the write has ended"):
                 await task(cluster, batch, topic)
@@ -82,5 +85,6 @@ def test_a_batch_of_one_task_takes_few_requests(address: str, topic: str, asked:
                 await exactly_once.commit(cluster, batch, [message])
             assert in_task.total() <= TASK_REQUESTS, in_task
             assert asked.total() <= COMMIT_REQUESTS, asked
+            assert not (in_task + asked)[ApiVersionsRequest.__name__], NO_CONNECTION
 
     asyncio.run(play())
