@@ -14,13 +14,16 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy
 import psutil
 import pytest
+from streams import committed_values, create
 
+from oncelog_pipeline.arrow.without_pandas import FAST_LISTS
 from oncelog_pipeline.spark import template_process
 from oncelog_pipeline.spark.environment import LAUNCHER, WORKER_PYTHON, set_environment, worker_python
 from oncelog_pipeline.spark.template_process import TemplateProcess
@@ -391,6 +394,39 @@ def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
         if {module, jvm} <= set(each.info["cmdline"] or [])  # a forked process keeps the command line of its parent
     }
     assert len([pid for pid, parent in parents.items() if parent not in parents]) == 1
+
+
+@pytest.mark.skipif(not FAST_LISTS, reason="pandas is imported for the digest of short values")
+def test_the_workers_that_write_do_not_import_pandas(spark: Any, address: str, topic: str) -> None:
+    """Importing pandas takes longer than a small task, and 30 MB of each worker."""
+    create(address, topic)
+    table = spark.range(4).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    # Spark starts new workers for tasks that need another environment, and this setting is a variable in it.
+    setting = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+    before = maps_of_workers(spark)
+    spark.conf.set(setting, "false")
+    try:
+        options = {"kafka.bootstrap.servers": address, "topic": topic}
+        table.write.format("oncelog").options(**options).mode("append").save()
+        written = {pid: maps for pid, maps in maps_of_workers(spark).items() if pid not in before}
+    finally:
+        spark.conf.unset(setting)
+    assert written
+    assert not [pid for pid, maps in written.items() if "/pandas/" in maps]
+    assert sum(committed_values(address, topic).values()) == 4
+
+
+def maps_of_workers(spark: Any) -> dict[int, str]:
+    """Return the memory maps, with the names of loaded libraries, of the processes that the template process of this
+    session has forked, by process id.
+    """
+    jvm = str(spark.sparkContext._gateway.proc.pid)
+    found = {}
+    for each in psutil.process_iter(["cmdline"]):
+        if {template_process.__name__, jvm} <= set(each.info["cmdline"] or []):
+            with suppress(OSError):  # the process has ended
+                found[each.pid] = Path(f"/proc/{each.pid}/maps").read_text()
+    return found
 
 
 def test_a_program_that_is_no_module_is_run_by_python_itself() -> None:

@@ -8,6 +8,7 @@
 - `row_digest.py` computes the digest of rows that are stored in columns.
 - `short_crcs.py` continues the CRC of all rows with short fields.
 - `packed_rows.py` has the class for the rows of one partition, which can encode themselves as records.
+- `without_pandas.py` creates arrays and scalars without importing pandas.
 - `whole_batches.py` divides rows into record batches, and encodes the heads of all records in one pass.
 - `splitting.py` splits rows by topic and partition.
 """

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncelog_pipeline.arrow.without_pandas import arrow_array, one_value
+
 EMPTY: Final = pa.py_buffer(b"\x00")
 """Takes the place of the content of a column that has none."""
 
@@ -41,7 +43,20 @@ def sizes_of(column: pa.Array) -> Any:
 
 def is_valid(column: pa.Array) -> Any:
     """Return for each value whether it is not null: a bool array."""
-    return column.is_valid().to_numpy(zero_copy_only=False)
+    if column.null_count in (0, len(column)):
+        return np.full(len(column), not column.null_count)
+    first, skipped = divmod(column.offset, 8)
+    bits = np.frombuffer(column.buffers()[0], np.uint8, (skipped + len(column) + 7) // 8, first)
+    return np.unpackbits(bits, count=skipped + len(column), bitorder="little")[skipped:].view(np.bool_)
+
+
+def numbers_of(column: pa.Array) -> Any:
+    """Return the numbers of a column of signed integers without nulls, as a numpy array."""
+    size = column.type.bit_width // 8
+    content = column.buffers()[1]
+    if content is None or not len(column):
+        return np.zeros(0, f"i{size}")
+    return np.frombuffer(content, f"i{size}", len(column), column.offset * size)
 
 
 def taken(pieces: Sequence[pa.Array], rows: Any) -> pa.Array:
@@ -54,7 +69,7 @@ def taken(pieces: Sequence[pa.Array], rows: Any) -> pa.Array:
     they consist of memory that may belong to other objects.
     """
     if not len(rows):
-        return pa.array([], pa.large_binary())
+        return one_value(b"", pa.large_binary())[:0]
     starts = np.concatenate([starts_of(each)[:-1] + _address(each) for each in pieces])[rows]
     sizes = np.concatenate([sizes_of(each) for each in pieces])[rows]
     bounds: Any = np.empty(2 * len(rows) + 1, np.int64)
@@ -67,7 +82,7 @@ def taken(pieces: Sequence[pa.Array], rows: Any) -> pa.Array:
     bounds[-1] = bounds[0] + 2 * int(np.maximum(sizes, 0).sum())
     memory = pa.foreign_buffer(first, int(bounds.max()), pieces)
     every = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), memory])
-    return pc.take(every, pa.array(np.arange(0, len(bounds) - 1, 2), mask=sizes < 0), boundscheck=False)
+    return pc.take(every, arrow_array(np.arange(0, len(bounds) - 1, 2), pa.int64(), sizes < 0), boundscheck=False)
 
 
 def _address(column: pa.Array) -> int:

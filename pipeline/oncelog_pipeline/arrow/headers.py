@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncelog_pipeline.arrow.buffers import sizes_of, starts_of
+from oncelog_pipeline.arrow.buffers import numbers_of, sizes_of, starts_of
 from oncelog_pipeline.arrow.varints import joined, varints
+from oncelog_pipeline.arrow.without_pandas import binary_scalar, zero
 from oncelog_protocol.records.columns import NO_HEADERS
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -39,7 +40,7 @@ def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
         names,
         joined([varints(sizes_of(values))], len(values), kind),
         values,
-        pa.scalar(b"", kind),
+        binary_scalar(b"", kind),
         null_handling="replace",
     )
     bounds: Any = np.zeros(len(column) + 1, np.int64)
@@ -47,12 +48,12 @@ def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     size: Any = np.int64 if kind == pa.large_binary() else np.int32
     ends = starts_of(each_header)[bounds].astype(size)
     of_rows = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(ends), each_header.buffers()[2]])
-    return pc.binary_join_element_wise(joined([varints(counts)], len(column), kind), of_rows, pa.scalar(b"", kind))
+    return pc.binary_join_element_wise(joined([varints(counts)], len(column), kind), of_rows, binary_scalar(b"", kind))
 
 
 def header_counts(column: pa.Array) -> Any:
     """Return how many headers each row has, 0 for a null: an int64 array."""
-    return pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers_of(column.value_lengths().fill_null(zero(pa.int32()))).astype(np.int64)
 
 
 def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:

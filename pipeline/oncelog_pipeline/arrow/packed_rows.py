@@ -23,6 +23,7 @@ from oncelog_pipeline.arrow.record_columns import RecordColumns
 from oncelog_pipeline.arrow.row_digest import digest_of_columns
 from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
 from oncelog_pipeline.arrow.whole_batches import RecordParts, WholeBatches
+from oncelog_pipeline.arrow.without_pandas import arrow_array, binary_scalar, zero
 from oncelog_pipeline.sink.digest import Digest
 from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
@@ -55,7 +56,7 @@ class EncodedColumns:
             self.key_codes = key_codes = varints(key_sizes)
             sizes += np.maximum(key_sizes, 0) + key_codes.widths
         if columns.headers is None:
-            self.tails: Any = pa.scalar(NO_HEADERS, self.kind)
+            self.tails: Any = binary_scalar(NO_HEADERS, self.kind)
             sizes += len(NO_HEADERS)
         else:
             self.tails = encoded_headers(columns.headers, self.kind)
@@ -154,7 +155,7 @@ class PackedRows:
         if keys is not None:
             parts.insert(1, keys[first:end])
         parts.append(tails if isinstance(tails, pa.Scalar) else tails[first:end])
-        nothing = pa.scalar(b"", encoded.kind)
+        nothing = binary_scalar(b"", encoded.kind)
         found = pc.binary_join_element_wise(*parts, nothing, null_handling="replace")
         return memoryview(found.buffers()[2])
 
@@ -185,8 +186,9 @@ class PackedRows:
         columns, rows = self._encoded.columns, slice(self._first, self._end)
         headers = None
         if columns.headers is not None:
-            has_headers = pa.array(header_counts(columns.headers[rows]) > 0)
-            headers = pc.if_else(has_headers, self._encoded.tails[rows], pa.scalar(b"", self._encoded.kind))
+            counts = arrow_array(header_counts(columns.headers[rows]), pa.int64())
+            nothing = binary_scalar(b"", self._encoded.kind)
+            headers = pc.if_else(pc.greater(counts, zero(pa.int64())), self._encoded.tails[rows], nothing)
         keys = None if columns.keys is None else columns.keys[rows]
         return digest_of_columns(topic, keys, columns.values[rows], headers)
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from oncelog.clock import now_ms
 from oncelog.producer.columns import MAX_TIMESTAMP
-from oncelog_pipeline.arrow.buffers import is_valid, taken
+from oncelog_pipeline.arrow.buffers import is_valid, numbers_of, taken
 from oncelog_pipeline.arrow.headers import check_headers
+from oncelog_pipeline.arrow.without_pandas import arrow_array, zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class RecordColumns:
         """Return the columns with only these rows (an int64 array of row numbers), in this order and without topics.
         The values of the result are one array.
         """
-        chosen, values, keys = pa.array(rows), self.values, self.keys
+        chosen, values, keys = arrow_array(rows, pa.int64()), self.values, self.keys
         if isinstance(values, pa.ChunkedArray):
             values = taken(values.chunks, rows)
             keys = None if keys is None else keys.cast(values.type)
@@ -95,7 +96,7 @@ def _binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def _milliseconds(column: pa.Array) -> Any:
     """Convert a column of timestamps to milliseconds; rows without a timestamp get the present time."""
     # Round down, as Spark does: one microsecond before 1970 becomes millisecond -1.
-    found = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
+    found = numbers_of(column.cast(pa.int64()).fill_null(zero(pa.int64()))) // 1000
     if column.null_count:
         found = np.where(is_valid(column), found, now_ms())
     if len(found) and int(found.min()) < 0:

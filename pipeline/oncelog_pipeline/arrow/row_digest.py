@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from oncelog_pipeline.arrow.buffers import content_of, sizes_of, starts_of
 from oncelog_pipeline.arrow.short_crcs import continued_crcs
+from oncelog_pipeline.arrow.without_pandas import binary_scalar, bytes_of
 from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, NULL, Digest, started
 
 PIECE: Final = 1024
@@ -49,7 +50,7 @@ def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, heade
     if headers is not None:
         fields.append(headers)
     if len(fields) > 1 and not any(map(_is_large, fields)):
-        fields = [pc.binary_join_element_wise(*fields, pa.scalar(b"", values.type))]
+        fields = [pc.binary_join_element_wise(*fields, binary_scalar(b"", values.type))]
     for field in fields:
         is_short = len(fields) > 1 and _mean_size(field) <= SHORT
         crcs = continued_crcs(field, crcs) if is_short else _continued_by_calls(field, crcs)
@@ -69,8 +70,7 @@ def _continued_by_calls(column: pa.Array, crcs: Any) -> Any:
 def _contents(column: pa.Array) -> Iterable[Any]:
     """Yield the bytes of each value of the column, as an object with a buffer. No value may be null."""
     if not _is_large(column):
-        found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
-        return found
+        return bytes_of(column)
     starts = starts_of(column)
     sizes = np.diff(starts)
     content = memoryview(content_of(column))
@@ -98,4 +98,4 @@ def _mixed_sum(crcs: Any) -> int:
 
 
 def _without_nulls(column: pa.Array) -> pa.Array:
-    return column.fill_null(NULL) if column.null_count else column
+    return column.fill_null(binary_scalar(NULL, column.type)) if column.null_count else column

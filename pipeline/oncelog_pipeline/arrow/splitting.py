@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import pyarrow.compute as pc
 
-from oncelog_pipeline.arrow.buffers import is_valid
+from oncelog_pipeline.arrow.buffers import is_valid, numbers_of
 from oncelog_pipeline.arrow.murmur2 import partitions_of_keys
 from oncelog_pipeline.arrow.packed_rows import EncodedColumns, PackedRows
 from oncelog_pipeline.arrow.record_columns import RecordColumns
+from oncelog_pipeline.arrow.without_pandas import zero
 
 SMALL: Final = 1 << 16
 """Partition numbers below this limit are sorted as 16-bit numbers, because Arrow's radix sort for them takes a tenth of
@@ -35,7 +35,7 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
     if len(names) == 1:
         yield names[0], columns
         return
-    indices = found.indices.to_numpy()
+    indices = numbers_of(found.indices)
     for index, name in enumerate(names):
         yield name, columns.take(np.flatnonzero(indices == index))
 
@@ -51,7 +51,7 @@ def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys:
         found = np.where(is_valid(keys), of_keys, found) if keys.null_count else of_keys
     said = columns.partitions
     if said is not None:
-        found = np.where(is_valid(said), pc.fill_null(said, 0).to_numpy(zero_copy_only=False), found)
+        found = np.where(is_valid(said), numbers_of(said.fill_null(zero(said.type))), found)
     return found
 
 

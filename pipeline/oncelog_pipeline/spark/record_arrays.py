@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncelog import UndecodedBatch
+from oncelog_pipeline.arrow.without_pandas import arrow_array
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 MAX_BYTES: Final = 2**30
@@ -313,16 +314,6 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     return pc.take(
         every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False
     )
-
-
-def arrow_array(values: Any, kind: Any, is_null: Any = None) -> Any:
-    """Return an Arrow array of this type that uses the memory of a numpy array.
-
-    `pa.array` and `pa.scalar` are avoided: their first call in a process imports pandas, if installed, in 150 ms of
-    CPU.
-    """
-    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null is not None and is_null.any() else None
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def repeated_text(text: str, count: int) -> Any:

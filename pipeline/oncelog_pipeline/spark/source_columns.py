@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from oncelog import ColumnBatch, UndecodedBatch
 from oncelog.errors import CorruptRecords, ErrorCode
+from oncelog_pipeline.arrow.without_pandas import arrow_array
 from oncelog_pipeline.options.source_options import PARTITION_FETCH_BYTES
-from oncelog_pipeline.spark.record_arrays import RecordArrays, arrow_array, record_arrays, repeated_text
+from oncelog_pipeline.spark.record_arrays import RecordArrays, record_arrays, repeated_text
 from oncelog_protocol.records.batch import CorruptBatch
 
 SCHEMA: Final = (

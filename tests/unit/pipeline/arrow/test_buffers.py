@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from oncelog_pipeline.arrow.buffers import taken
+from oncelog_pipeline.arrow.buffers import is_valid, numbers_of, taken
 
 VALUE = st.none() | st.binary(max_size=5) | st.integers(1000, 1010).map(bytes)
 PIECE = st.lists(VALUE, max_size=6)
@@ -55,3 +55,16 @@ def test_arrow_reserves_no_more_memory_than_the_rows_need() -> None:
     found = taken([pieces[0], pieces[-1]], np.arange(0, 20, 3))
     assert found.to_pylist() == [b"x" * 1000] * 7
     assert pa.total_allocated_bytes() - before < 20_000
+
+
+@pytest.mark.parametrize("first", [0, 1, 7, 8, 13])
+@pytest.mark.parametrize("size", [0, 1, 8, 20, 30])
+def test_slices_know_their_nulls_and_numbers(first: int, size: int) -> None:
+    values = [None if number % 3 == 0 or number % 7 == 0 else number for number in range(50)]
+    for kind in (pa.int32(), pa.int64()):
+        piece = pa.array(values, kind)[first : first + size]
+        assert is_valid(piece).tolist() == [each is not None for each in values[first : first + size]]
+        numbers = pa.array(range(50), kind)[first : first + size]
+        assert numbers_of(numbers).tolist() == list(range(50))[first : first + size]
+    assert is_valid(pa.nulls(size)).tolist() == [False] * size
+    assert is_valid(pa.array(range(size))).tolist() == [True] * size
