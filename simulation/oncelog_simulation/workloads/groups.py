@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import oncelog
 from oncelog import Admin, KafkaError
 from oncelog.config import GroupProtocol
+from oncelog_simulation.workloads.kept_groups import is_long, keep_group
 from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes, Owner
 from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
 from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
@@ -58,6 +59,12 @@ class GroupMember(ClientWorkload):
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, self._topic, PARTITIONS, SMALL_SEGMENTS)
+        if self._protocol is not None and is_long(world):  # the epochs of the mixed group are not compared
+            await world.client("operator").run(lambda: self._keep_group(world))
+
+    async def _keep_group(self, world: World) -> None:
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            await keep_group(admin, self.notes, self._group, Place(self._topic))
 
     async def live(self, world: World) -> None:
         rng = self.random(world)

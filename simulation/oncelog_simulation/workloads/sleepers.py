@@ -9,12 +9,12 @@ differ, and brokers look for expired state only from time to time.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog import Admin, Consumer, Producer, TopicPartition
+from oncelog import Admin, Consumer, Producer, RebalanceListener, TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.clock import now_ms
 from oncelog.config import GroupProtocol
@@ -32,7 +32,7 @@ from oncelog_simulation.workloads.workload import (
     pause,
     producer_options,
 )
-from oncelog_testing.history.events import End, Place
+from oncelog_testing.history.events import End, Outcome, Place
 
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
@@ -245,7 +245,9 @@ class SleepingGroup(Sleeper):
             told, member = await wire.until_decided(partial(asking.join, member.member_id, None, 30_000, 30_000), code)
             if told is not ErrorCode.NONE or await asking.sync(member) is not ErrorCode.NONE:
                 return  # the session ended while a fault lasted
+        noted = self.notes.history.commit(group, place, offset)
         told = await wire.until_decided(partial(asking.commit, member, {place: offset}), code)
+        self.notes.history.commit_answered(noted, Outcome.UNKNOWN if told else Outcome.ACKNOWLEDGED)
         if told is not ErrorCode.NONE:
             return
         if member is not NOBODY:
@@ -262,6 +264,9 @@ class SleepingGroup(Sleeper):
 class StayingGroup(Sleeper):
     """A group that commits an offset once, and whose only member stays for longer than the retention of offsets: the
     offset must remain, because the group subscribes to the topic.
+
+    A member whose session ended while a fault lasted is not judged: in a group of the consumer protocol, an older
+    offset expires as soon as the group has no member, as in Kafka.
     """
 
     setting = SleepingGroup.setting
@@ -282,19 +287,43 @@ class StayingGroup(Sleeper):
             allow_auto_create_topics=False,
             max_poll_interval_ms=round(4 * POLL_SECONDS * 1000),
         ) as consumer:
-            consumer.subscribe([BED])
+            membership = _Assignments()
+            consumer.subscribe([BED], listener=membership)
             while partition not in consumer.assignment():
                 await consumer.poll(POLL_MS)
-            await consumer.commit({partition: offset})
+            await self._commit(consumer, group, partition, offset)
             began = world.now
             until = began + rng.uniform(*LONG_SLEEP) * (self.limit_seconds(world) + SLACK_SECONDS)
             while world.now < until and not world.calm.is_set():
                 await pause(world, min(POLL_SECONDS, until - world.now) / world.plan.pace)
                 await consumer.poll(0)
             found = (await consumer.committed([partition])).get(partition)
-        if found is None or found.offset != offset:
-            what = f"{group} has committed {offset}, and {found} is there, although it has a member"
-            self.complain(world, world.now - began, what)
+            if found is None or found.offset != offset:
+                # This commit is refused if the coordinator has removed the member, and this poll calls the listener if
+                # the member has joined again.
+                await self._commit(consumer, group, partition, offset)
+                await consumer.poll(0)
+                if membership.count == 1:
+                    what = f"{group} has committed {offset}, and {found} is there, although it has a member"
+                    self.complain(world, world.now - began, what)
+
+    async def _commit(self, consumer: Consumer, group: str, partition: TopicPartition, offset: int) -> None:
+        noted = self.notes.history.commit(group, Place(*partition), offset)
+        try:
+            await consumer.commit({partition: offset})
+        except KafkaError:
+            self.notes.history.commit_answered(noted, Outcome.UNKNOWN)
+            raise
+        self.notes.history.commit_answered(noted, Outcome.ACKNOWLEDGED)
+
+
+class _Assignments(RebalanceListener):
+    """Counts how often the member got partitions: more than once only if it has lost its membership."""
+
+    count = 0
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.count += bool(partitions)
 
 
 class AgingWriter(ClientWorkload):

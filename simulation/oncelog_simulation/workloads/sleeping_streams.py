@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, TopicPartition
 from oncelog_protocol.errors import ErrorCode
-from oncelog_simulation.workloads.sleepers import Sleeper, SleepingGroup
+from oncelog_simulation.workloads.sleepers import SLACK_SECONDS, Sleeper, SleepingGroup
 from oncelog_simulation.workloads.streams_members import GONE, NONE
 from oncelog_simulation.workloads.streams_wire import INPUT, PARTITIONS, STREAMS_GROUP, StreamsWire, place_of, tasks_in
 from oncelog_simulation.workloads.wire import Wire
 from oncelog_simulation.workloads.workload import COMMON, make_topic
+from oncelog_testing.history.events import Outcome
 
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 BEAT_SECONDS: Final = 1.0
 MOST_BEATS: Final = 60
 """Heartbeats after which a member that has got no task gives up the case."""
-SESSION_SECONDS: Final = 600.0
-"""Virtual seconds of silence after which a member is surely removed (group.streams.session.timeout.ms is shorter)."""
+SESSION_SECONDS: Final = SLACK_SECONDS
+"""Virtual seconds of silence after which a member is surely removed. group.streams.session.timeout.ms is much shorter,
+but a coordinator that takes the group over restarts the sessions, and for as long as a fault lasts the group may have
+no coordinator.
+"""
 
 
 class SleepingStreams(Sleeper):
@@ -51,8 +55,12 @@ class SleepingStreams(Sleeper):
             answer = await member.beat(answer.member_epoch, active, NONE)
         if not active:
             return
-        epoch, place, offset = answer.member_epoch, place_of(rng.choice(sorted(active))), rng.randrange(1000)
-        if await member.commit(epoch, place, offset):
+        epoch, place, offsets = answer.member_epoch, place_of(rng.choice(sorted(active))), self.notes.streams_offsets
+        offset = offsets[place] = offsets.get(place, 0) + 1
+        noted = self.notes.history.commit(STREAMS_GROUP, place, offset)
+        refused = await member.commit(epoch, place, offset)
+        self.notes.history.commit_answered(noted, Outcome.UNKNOWN if refused else Outcome.ACKNOWLEDGED)
+        if refused:
             return
         if rng.random() < 0.5:
             await member.leave()

@@ -15,10 +15,11 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from oncelog import Admin, KafkaError, TopicPartition
+from oncelog import Admin, KafkaError
 from oncelog.admin import AlterConfig, ConfigResource
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from oncelog_simulation.workloads.kept_groups import keep_group
 from oncelog_simulation.workloads.notes import Notes, Owner
 from oncelog_simulation.workloads.streams_wire import (
     ALL_TASKS,
@@ -210,13 +211,10 @@ def have_all_tasks(notes: Notes) -> bool:
 
 
 async def _configure(world: World, notes: Notes) -> None:
-    """Set the group's configuration, and commit an offset for the group. Without a committed offset, a coordinator
-    deletes a group that has no members, and the epochs of a later group with this name begin at 1 again. Repeated
-    changes have no further effect.
+    """Set the group's configuration, and commit an offset that keeps the group. Repeated changes have no further
+    effect.
     """
     changes = [AlterConfig(key, value) for key, value in GROUP_CONFIGS.items()]
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         await admin.incremental_alter_configs({ConfigResource.group(STREAMS_GROUP): changes})
-        commit = notes.history.commit(STREAMS_GROUP, Place(INPUT, 0), 0)
-        await admin.groups.alter_offsets(STREAMS_GROUP, {TopicPartition(INPUT, 0): 0})
-        notes.history.commit_answered(commit, Outcome.ACKNOWLEDGED)
+        await keep_group(admin, notes, STREAMS_GROUP, Place(INPUT))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import replace
+from random import Random
+from types import SimpleNamespace, TracebackType
+from typing import Any
 
 import pytest
 
+from oncelog_broker.coordinator.group import offset_removal
+from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_simulation.judges import logs
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.run import run
 from oncelog_simulation.scenario import WholeCluster, draw_weeks_plan, draw_whole_plan
-from oncelog_simulation.workloads import sleepers
+from oncelog_simulation.workloads import sleepers, sleeping_streams
 from oncelog_simulation.workloads.catalogue import SLEEPERS
-from oncelog_simulation.workloads.sleepers import Sleeper
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.sleepers import SLACK_SECONDS, Sleeper
+from oncelog_simulation.workloads.sleeping_streams import SleepingStreams
 
 HOUR_SECONDS = 3600.0
 LIMITS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
@@ -108,3 +116,76 @@ def test_a_sharer_waits_for_its_records_as_long_as_a_fault_of_a_plan_of_days_las
     scenario = WholeCluster()
     assert run(plan, scenario).violations == ()
     assert scenario.notes.steps("sleeping-sharer") > 3
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_staying_member_whose_session_ended_in_a_fault_breaks_no_rule(seed: int) -> None:
+    """Meanwhile the group, of the consumer protocol, has no member, so its offset expires."""
+    strike = Strike(at=9000.0, fault="pause", machines=("staying-group",), seconds=6000.0, strength=0.8)
+    scenario = WholeCluster()
+    assert run(replace(night("staying-group", 3, seed), strikes=(strike,)), scenario).violations == ()
+    assert scenario.notes.steps("staying-group") > 3
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_a_staying_member_notices_that_the_offset_of_its_group_has_expired(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    expired = CommittedOffsets.expired
+
+    def without_topics(offsets: CommittedOffsets, group_id: str, **options: Any) -> list[tuple[str, int]]:
+        return expired(offsets, group_id, **{**options, "keep_topics": ()})
+
+    monkeypatch.setattr(offset_removal, "ClassicGroup", type(None))  # so that all groups count as of the new protocol
+    monkeypatch.setattr(CommittedOffsets, "expired", without_topics)
+    violations = run(night("staying-group", 3, seed), WholeCluster()).violations
+    assert any("although it has a member" in each.what for each in violations), violations
+
+
+@pytest.mark.parametrize(("slept", "is_wrong"), [(0.9 * SLACK_SECONDS, False), (1.1 * SLACK_SECONDS, True)])
+def test_a_silent_streams_member_must_be_gone_only_after_the_longest_fault(
+    monkeypatch: pytest.MonkeyPatch, slept: float, is_wrong: bool
+) -> None:
+    """While the metadata store is down, no coordinator ends a session, and the next coordinator restarts it."""
+
+    class Wire:
+        def __init__(self, *_: object) -> None: ...
+
+        async def join(self) -> object:
+            tasks = [SimpleNamespace(subtopology_id="0", partitions=[0])]
+            return SimpleNamespace(error_code=0, member_epoch=1, active_tasks=tasks)
+
+        async def beat(self, *_: object) -> object:
+            return SimpleNamespace(error_code=0)
+
+        async def commit(self, *_: object) -> int:
+            return 0
+
+        async def leave(self) -> int:
+            return 0
+
+    class Offsets:
+        def __init__(self, *_: object, **options: object) -> None:
+            self.groups = self
+
+        async def __aenter__(self) -> Offsets:
+            return self
+
+        async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None: ...
+
+        async def offsets(self, group: str) -> dict[tuple[str, int], object]:
+            commit = notes.history.commits[-1]
+            assert commit.group == group
+            return {tuple(commit.place): SimpleNamespace(offset=commit.offset)}  # type: ignore[dict-item]
+
+    async def sleep(*_: object) -> float:
+        return slept
+
+    monkeypatch.setattr(sleeping_streams, "StreamsWire", Wire)
+    monkeypatch.setattr(sleeping_streams, "Admin", Offsets)
+    monkeypatch.setattr(SleepingStreams, "sleep", sleep)
+    notes, ignore = Notes(), lambda *_: None
+    world: Any = SimpleNamespace(bootstrap_servers="", plan=Plan(seed=1), note=ignore)
+    wire: Any = None
+    asyncio.run(SleepingStreams(notes, "sleeping-streams").play(world, wire, Random(1)))
+    assert bool(notes.complaints) is is_wrong

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -10,16 +12,22 @@ from typing import Any
 import pytest
 from tests.unit.simulation.worlds import SmallWorld, play
 
+from oncelog import Admin
 from oncelog.errors import KafkaError
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.payloads import TopicAssignment, encode_topic
 from oncelog_protocol.errors import ErrorCode
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.run import run
+from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 from oncelog_simulation.workloads.administrators import TopicMaker
 from oncelog_simulation.workloads.ghosts import Story
 from oncelog_simulation.workloads.group_wire import NOBODY, Membership
+from oncelog_simulation.workloads.groups import GROUP, NEWER_GROUP
+from oncelog_simulation.workloads.kept_groups import LONG_SECONDS
 from oncelog_simulation.workloads.notes import Notes
-from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, pause
+from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, ClientWorkload, pause
+from oncelog_simulation.world import World
 
 
 def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
@@ -52,6 +60,41 @@ def test_a_ghost_breaks_its_story_off_when_a_member_cannot_join(monkeypatch: pyt
     story._joining = (None, None)  # type: ignore[assignment]
     with pytest.raises(KafkaError, match="REBALANCE_IN_PROGRESS"):
         asyncio.run(story._stable([NOBODY, NOBODY]))
+
+
+@pytest.mark.parametrize(
+    ("workload", "group", "seconds", "kept"),
+    [
+        ("member-1", GROUP, LONG_SECONDS, [0]),
+        ("newer-member-1", NEWER_GROUP, LONG_SECONDS, [0]),
+        ("newer-member-1", NEWER_GROUP, 0.1, []),  # ends before a coordinator first checks its groups
+    ],
+)
+def test_a_group_whose_epochs_are_compared_has_an_offset_so_that_it_is_not_deleted_between_two_members(
+    workload: str, group: str, seconds: float, kept: list[int]
+) -> None:
+    plan = replace(draw_whole_plan(1), seconds=seconds, pace=40.0, workloads=(workload,), strikes=())
+    scenario, offsets = WholeCluster(), list[int]()
+
+    async def note_offsets(world: World) -> None:
+        async with Admin(world.bootstrap_servers) as admin:
+            offsets.extend(each.offset for each in (await admin.groups.offsets(group)).values())
+
+    class Watched(WholeCluster):
+        def workloads(self, world: World) -> Sequence[ClientWorkload]:
+            (member,) = scenario.workloads(world)
+            prepare = member.prepare
+
+            async def prepare_and_note(world: World) -> None:
+                await prepare(world)
+                assert [each.offset for each in scenario.notes.history.commits] == kept
+                await world.client("auditor").run(lambda: note_offsets(world))
+
+            member.prepare = prepare_and_note  # type: ignore[method-assign]
+            return [member]
+
+    assert run(plan, Watched()).violations == ()
+    assert offsets == kept
 
 
 BEFORE, NEW = b"before".ljust(16), b"new".ljust(16)
