@@ -121,6 +121,7 @@ class Committed:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         notes.history.on_acknowledged = self._on_acknowledged
+        notes.history.exposed = lambda place: self._shown.get(place, 0)
         self._truth = Truth()
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}

@@ -1,5 +1,6 @@
 """At most one broker leads a partition in a leader epoch. The high watermark of a leader never goes back, and moves
-only while the ISR has min.insync.replicas (KIP-966). The judge checks after each turn of a broker.
+only while the ISR has min.insync.replicas (KIP-966). A broker that has resigned everything in order to stop leads
+nothing again. The judge checks after each turn of a broker.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from oncelog_simulation.judges.last_look import Facts, LastLook
 
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
+    from oncelog_broker.replication.replicas import Replicas
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
@@ -30,6 +32,8 @@ class Leaders:
         self._led_by: dict[Epoch, int] = {}
         self._high_watermarks: dict[Epoch, int] = {}
         self._last = LastLook(_facts)
+        self._led_while_stopping: set[tuple[int, Epoch]] = set()
+        """The brokers that lead again while they are stopping, each with partition and leader epoch."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield a violation for each partition that this broker leads in an epoch in which another broker has also led
@@ -39,6 +43,8 @@ class Leaders:
             return ()
         wrong = list[str]()
         replicas = machine.broker.parts.replication.replicas
+        if replicas._is_closed:
+            wrong += self._led_again(machine, replicas)
         for partition, now, before in self._last.changed(world, machine, replicas.led(), replicas.partitions()):
             if before is not None and before[:2] == now[:2]:
                 continue
@@ -46,6 +52,16 @@ class Leaders:
             if before is not None and before[0] == now[0]:
                 wrong += self._too_few(partition, before)
         return wrong
+
+    def _led_again(self, machine: BrokerMachine, replicas: Replicas) -> Iterable[str]:
+        """Yield a violation for each partition that a broker leads although it has resigned everything in order to
+        stop; only one for each leader epoch.
+        """
+        for partition in replicas.led():
+            led = (machine.number, (partition.topic_id, partition.index, partition.leader_epoch))
+            if not partition.is_resigned and led not in self._led_while_stopping:
+                self._led_while_stopping.add(led)
+                yield f"{partition.log.name}: broker {machine.number} leads again although it is stopping"
 
     def _too_few(self, partition: Partition, before: Facts) -> Iterable[str]:
         """Yield a violation if the high watermark of the partition has moved in this turn although too few replicas

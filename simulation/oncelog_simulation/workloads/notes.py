@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PATIENCE_MS: Final = 60_000
 """Virtual milliseconds for which a client retries one call; this is longer than any single fault lasts."""
+NO_LIMIT: Final = 2**63 - 1
+"""Stands for the largest high watermark in a run without the judge `committed`."""
 
 
 class TimedHistory(History):
@@ -27,6 +29,10 @@ class TimedHistory(History):
         self.on_acknowledged: Callable[[Place, int], None] = lambda place, offset: None
         """A function that is called with the partition and the offset of each record as soon as a client has got its
         acknowledgement; the judge `committed` sets it.
+        """
+        self.exposed: Callable[[Place], int] = lambda place: NO_LIMIT
+        """A function that returns the largest high watermark that any replica of a partition has had so far; the judge
+        `committed` sets it.
         """
 
     def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:

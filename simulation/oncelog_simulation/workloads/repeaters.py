@@ -2,20 +2,23 @@
 
 A broker recognises copies of the newest five batches of a producer (S8), and may acknowledge a copy only when the batch
 is replicated. A repeater sends some batches without waiting, copies of the newest batches on the same connection, and a
-copy on another connection. The client complains if the broker that has appended a batch refuses a copy of it, or if two
-acknowledgements of a batch have different offsets. The judge `committed` compares each acknowledgement with the high
+copy of a new and of an old batch on another connection. The client complains if the broker that has appended a batch
+refuses a copy of it, if two acknowledgements of a batch have different offsets, or if the copy of an old batch is a
+success before the batch is replicated. The judge `committed` compares each other acknowledgement with the high
 watermarks.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from oncelog.clock import now_ms
 from oncelog.errors import ConnectionFailed, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.wire import V1_PRODUCE, Answered, Wire, code, one_record
@@ -83,6 +86,8 @@ class Round:
         self._writer = writer
         self._place = Place(REPEATED, rng.randrange(PARTITIONS))
         self._batches: list[tuple[Send, bytes]] = []
+        self._succeeded: list[tuple[Send, int]] = []
+        """The batches of which an old copy was a success, each with the largest high watermark at that time."""
 
     async def play(self) -> None:
         """Send the batches and the copies, and then each batch without an acknowledgement until a broker decides."""
@@ -97,12 +102,14 @@ class Round:
         repeated = [self._send_once(self._wire, *each) for each in newest]
         await asyncio.sleep(self._rng.choice((0.0005, 0.001, 0.002, 0.01)))
         strays = [self._send_once(self._other, *each) for each in self._rng.sample(newest, 1)]
-        await asyncio.wait([*appended, *repeated, *strays])
+        old = [self._send_old(*each) for each in self._batches[:-REMEMBERED][:1]]
+        await asyncio.wait([*appended, *repeated, *strays, *old])
         is_all_appended = all(answer is not None and not answer.code for answer in (task.result() for task in appended))
         if is_all_appended and led is not None and led == self._leader():
             for (send, _), task in zip(newest, repeated, strict=True):
                 self._check_copy(send, task.result())
         await self._finish()
+        self._check_old()
 
     def _check_copy(self, send: Send, answer: Answered | None) -> None:
         """Complain if a copy of one of the newest batches was refused by the process that had appended the batch in the
@@ -123,6 +130,26 @@ class Round:
         if not answer.code:
             self._note(send, answer.offset)
         return answer
+
+    def _send_old(self, send: Send, batch: bytes) -> asyncio.Task[None]:
+        """Send a copy of a batch that the leader no longer remembers. Clients treat the error
+        DUPLICATE_SEQUENCE_NUMBER as a success, so the batch must then be replicated (rule S12).
+        """
+
+        async def repeat() -> None:
+            with suppress(ConnectionFailed, KafkaError):
+                answer = await self._other.produce(self._place, batch, None, V1_PRODUCE)
+                if answer.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    self._succeeded.append((send, self._repeater.notes.history.exposed(self._place)))
+
+        return asyncio.create_task(repeat())
+
+    def _check_old(self) -> None:
+        """Complain if an old copy was a success before any broker had a high watermark above the batch."""
+        for send, high_watermark in self._succeeded:
+            if send.offset >= high_watermark:
+                what = f"an old copy of {send.value!r} at {send.offset} was a success"
+                self._complain(f"{what}, but all high watermarks were at most {high_watermark}")
 
     async def _finish(self) -> None:
         """Send each batch that has no acknowledgement again, in order. Raises KafkaError if a broker refuses a batch

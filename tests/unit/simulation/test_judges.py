@@ -57,7 +57,9 @@ class FakeWorld:
         self.brokers = {f"broker-{number}": self._machine(number) for number in self.leading}
 
     def _machine(self, number: int) -> Any:
-        replicas = SimpleNamespace(led=lambda: self.leading[number], partitions=lambda: self.leading[number])
+        replicas = SimpleNamespace(
+            led=lambda: self.leading[number], partitions=lambda: self.leading[number], _is_closed=False
+        )
         return SimpleNamespace(
             number=number,
             power_cuts=0,
@@ -100,6 +102,18 @@ def test_a_high_watermark_that_moves_with_too_few_replicas_in_sync_is_a_violatio
     assert world.look(judge) == []
     partition.high_watermark = 7
     assert world.look(judge) == ["lines-0: the high watermark moved with 1 replicas in sync, of 2 needed"]
+
+
+def test_a_broker_that_stops_and_leads_again_after_it_has_resigned_everything_is_a_violation() -> None:
+    world, judge, partition = FakeWorld(), Leaders(), led(3, 5)
+    world.leading[1] = [partition]
+    world.look(judge)
+    replicas = world.brokers["broker-1"].broker.parts.replication.replicas
+    replicas._is_closed, partition.is_resigned = True, True
+    assert world.look(judge) == []
+    partition.is_resigned = False
+    assert world.look(judge) == ["lines-0: broker 1 leads again although it is stopping"]
+    assert world.look(judge) == []
 
 
 def test_a_prefix_knows_what_was_shown() -> None:
