@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from oncelog.clock import now_ms
@@ -16,9 +17,10 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_simulation.faults.lost_disks import exchange_disk, has_others_in_sync
 from oncelog_simulation.machine import BrokerMachine, Killed
-from oncelog_simulation.scenes.scene import FAST, SMALL_SEGMENTS, Scene, scene
-from oncelog_simulation.scenes.stage import TRANSACTIONS, Missed, Stage
+from oncelog_simulation.scenes.scene import FAST, SMALL_SEGMENTS, SYNCED, Scene, scene
+from oncelog_simulation.scenes.stage import TOPIC, TRANSACTIONS, Missed, Stage
 from oncelog_simulation.workloads.late_peers import PeerWire
 from oncelog_simulation.workloads.wire import BUSY, INIT, V1_ADD, V1_END, V1_PRODUCE, one_record
 from oncelog_testing.history.events import End, Place, Send, Transaction
@@ -30,6 +32,8 @@ TRIES: Final = 40
 RETRY_SECONDS: Final = 0.05
 LATE_ANSWER_SECONDS: Final = 3.0
 """Virtual seconds after which a request to the former coordinator counts as not answered."""
+VALUE_BYTES: Final = 50
+"""Most bytes between the transactional id and the end of the first topic name in a record of an open transaction."""
 INTERNAL: Final = ("__consumer_offsets", TRANSACTIONS, "__share_group_state")
 COMPACTED: Final = {
     **FAST,
@@ -268,3 +272,85 @@ async def compacted_coordinators(stage: Stage) -> bool:
         await stage.pause(0.1, 1.5)
     stage.check_logs(*places)
     return True
+
+
+@scene(
+    SCENES,
+    "damaged coordinator",
+    "a broker loads a coordinator whose log has a changed bit in the topic name of an open transaction",
+    settings=SYNCED,
+    topic=SMALL_SEGMENTS,
+    actors=("scene-writer-1", "scene-payer-1"),
+    seconds=16.0,
+)
+async def damaged_coordinator(stage: Stage) -> bool:
+    """A coordinator that replays the damaged record ends the transaction in a topic that does not exist: the records in
+    the real partition are committed with the producer's next transaction. At last the disk is exchanged.
+    """
+    random, place, history = stage.random, stage.place(), stage.notes.history
+    sound, damaged = stage.others()[:2]
+    await stage.lead(sound, *stage.places(TRANSACTIONS))
+    name = f"unlucky-{random.randrange(10**9)}"
+    producer, leader = V1Producer(stage, name), stage.leader(place)
+    await producer.init(sound)
+    first = history.transaction("unlucky")
+    await producer.add(sound, place)
+    await _must_be_written(producer, leader, place, first)
+    where = await _until_synced(stage, damaged, name)
+    _damage(stage, damaged, where)
+    await stage.lead(damaged, *stage.places(TRANSACTIONS))
+    code = ErrorCode.REQUEST_TIMED_OUT
+    for _ in range(5):
+        code = await producer.end(damaged, commits=False)
+        if code not in BUSY:
+            break
+        await stage.pause(0.1, 0.3)
+    stage.world.note("scene", "aborts at the damaged coordinator", code=code.name)
+    is_replayed = code is ErrorCode.NONE
+    if is_replayed:
+        history.ended(first, End.ABORTED)
+        second = history.transaction("unlucky")
+        await producer.add(damaged, place)
+        await _must_be_written(producer, stage.leader(place), place, second)
+        await producer.end_for_sure(damaged, commits=True)
+        history.ended(second, End.COMMITTED)
+    await stage.lead(sound, *stage.places(TRANSACTIONS))
+    if not is_replayed:
+        await producer.end_for_sure(sound, commits=False)
+        history.ended(first, End.ABORTED)
+    await stage.until(lambda: has_others_in_sync(stage.world, damaged.number), "other replicas are in sync")
+    exchange_disk(stage.world, damaged)
+    damaged.let_start()
+    await stage.until_serving(damaged)
+    return True
+
+
+async def _until_synced(stage: Stage, machine: BrokerMachine, transactional_id: str) -> tuple[str, int]:
+    """Wait until the machine has on its disk that the transaction is open; return the path of the file and the position
+    of the topic's name. Raises Missed.
+    """
+    found: list[tuple[str, int]] = []
+
+    def find() -> bool:
+        for path, inode in machine.storage.files():
+            if TRANSACTIONS in path and path.endswith(".log"):
+                content = inode.durable
+                key = content.rfind(transactional_id.encode())
+                value = key + len(transactional_id)
+                position = content.find(TOPIC.encode(), value, value + VALUE_BYTES)
+                if min(key, position) >= 0:
+                    found.append((path, position))
+        return bool(found)
+
+    await stage.until(find, f"{machine.name} has synced the open transaction")
+    return found[0]
+
+
+def _damage(stage: Stage, machine: BrokerMachine, where: tuple[str, int]) -> None:
+    """Flip a bit of a letter, so that the text remains a legal topic name."""
+    path, position = where
+    stage.world.note("scene", "changes a bit", broker=machine.name, path=path, position=position)
+    for at, inode in machine.storage.files():
+        if at == path:
+            inode.rot(position, 0)
+    stage.world.rotted.setdefault(machine.name, set()).add(PurePosixPath(path).parent.name)
