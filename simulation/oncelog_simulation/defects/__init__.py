@@ -10,6 +10,8 @@
 - `streams` has defects of streams groups.
 - `control` has defects of elections, reassignments, registration and producer ids.
 - `clients` has defects of oncelog's producer and consumer.
+- `lanes` has defects of the fast lanes of Produce, Fetch and OffsetCommit.
+- `recent` has defects of rules that single seeds have shown to be missing.
 - `scenes` has defects of all parts that need a rare situation.
 - `catalogue` lists all defects by name.
 - `hunt` searches, in separate processes, for the first seed that finds a defect.

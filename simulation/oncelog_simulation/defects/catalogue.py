@@ -10,7 +10,9 @@ from oncelog_simulation.defects import (
     control,
     files,
     groups,
+    lanes,
     logs,
+    recent,
     replication,
     scenes,
     shares,
@@ -21,6 +23,8 @@ from oncelog_simulation.defects.defect import Defect
 
 DEFECTS: Final[Mapping[str, Defect]] = {
     defect.name: defect if defect.faults is not None else defect._replace(faults=room.FAULTS)
-    for room in (replication, logs, files, transactions, groups, shares, streams, control, clients, scenes)
+    for room in (
+        *(replication, logs, files, transactions, groups, shares, streams, control, clients, lanes, recent, scenes),
+    )
     for defect in room.DEFECTS
 }

@@ -165,3 +165,43 @@ async def stopping_follower(stage: Stage) -> bool:
     stage.slow(stage.around(follower, [leader.name]), 1.0)
     await stage.until_in_sync(place, follower)
     return True
+
+
+@scene(
+    SCENES,
+    "stopping leader",
+    "a leader that stops has resigned, and then the ISR changes in its leader epoch",
+    settings=FAST,
+    topic=SMALL_SEGMENTS,
+    seconds=8.0,
+)
+async def stopping_leader(stage: Stage) -> bool:
+    """A follower leaves the ISR, because it stops, too, after the leader has resigned. The leader does not announce its
+    stop, so the metadata still names it, in the same leader epoch.
+    """
+    random, place = stage.random, stage.place()
+    leader = stage.leader(place)
+    if leader is stage.controller():
+        await stage.lead(stage.others(leader)[0], place)
+        leader = stage.leader(place)
+    follower = next(each for each in stage.others(leader) if each is not stage.controller())
+    broker = leader.broker
+    assert broker is not None  # `Stage.leader` returns a running broker
+    for machine in (leader, follower):
+        machine.hold()
+    leader.disk_troubles.slowness = random.choice((20.0, 100.0, 400.0))
+    stops = [asyncio.create_task(leader.stop(leaves=False))]
+    before, comes_about = stage.state(place), False
+    while not stops[0].done():
+        if broker.parts.replication.replicas._is_closed and len(stops) == 1:
+            stops.append(asyncio.create_task(follower.stop()))
+        comes_about = comes_about or (
+            stage.state(place).leader == leader.number and stage.state(place).isr != before.isr and len(stops) > 1
+        )
+        await asyncio.sleep(STALL_SECONDS)
+    await asyncio.gather(*stops, return_exceptions=True)
+    leader.disk_troubles.slowness = 1.0
+    for machine in (leader, follower):
+        machine.let_start()
+    await stage.until_serving(leader, follower)
+    return comes_about
