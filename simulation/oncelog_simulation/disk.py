@@ -73,6 +73,13 @@ class DiskTroubles:
     """A part of the name of a file: the process is killed in the middle of the next change of such a file. Empty means
     that it is not killed.
     """
+    doomed_rename: str = ""
+    """A suffix of file names: the process is killed just before it renames a file from or to such a name, after
+    `renames_left` other renames of this kind. Empty means that it is not killed.
+    """
+    renames_left: int = 0
+    failing_file: str = ""
+    """A part of the name of a file: each change of such a file fails with the error EIO. Empty means none."""
     struck: dict[str, int] = field(default_factory=dict)
     """The number of calls that have failed, by the name of the fault."""
 
@@ -91,7 +98,7 @@ class DiskTroubles:
         self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
         self.failed = None
         self.writes_left = None
-        self.doomed_file = ""
+        self.doomed_file = self.doomed_rename = self.failing_file = ""
 
 
 class SimulatedDisk:
@@ -154,10 +161,25 @@ class SimulatedDisk:
             troubles.doomed_file = ""
             return True
         self._check_directory(path)
+        if troubles.failing_file and troubles.failing_file in path:
+            troubles.strike("EIO on write")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         if troubles.fails_writes and self._random.random() < troubles.fails_writes:
             troubles.strike("EIO on write")
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return False
+
+    def _is_doomed_rename(self, source: str, target: str) -> bool:
+        """Return whether the process dies before this rename; counts the renames before it."""
+        troubles = self.troubles
+        suffix = troubles.doomed_rename
+        if not suffix or not (source.endswith(suffix) or target.endswith(suffix)):
+            return False
+        troubles.renames_left -= 1
+        if troubles.renames_left >= 0:
+            return False
+        troubles.doomed_rename = ""
+        return True
 
     def before_sync(self, path: str) -> None:
         if self.before_change(path):
@@ -238,7 +260,7 @@ class SimulatedDisk:
         return self.storage.file(path).modified_ms
 
     def rename(self, source: str, target: str) -> None:
-        if self.before_change(source):
+        if self.before_change(source) or self._is_doomed_rename(source, target):
             self.die()
         self.storage.rename(source, target)
 

@@ -13,6 +13,7 @@
 - `lanes` has defects of the fast lanes of Produce, Fetch and OffsetCommit.
 - `recent` has defects of rules that single seeds have shown to be missing.
 - `scenes` has defects of all parts that need a rare situation.
+- `found_later` has defects that no seed found until a scene, a judge or a workload was extended for them.
 - `catalogue` lists all defects by name.
 - `hunt` searches, in separate processes, for the first seed that finds a defect.
 - `report` writes the table for docs/simulation.md.

@@ -9,6 +9,7 @@ from oncelog_simulation.defects import (
     clients,
     control,
     files,
+    found_later,
     groups,
     lanes,
     logs,
@@ -25,6 +26,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     defect.name: defect if defect.faults is not None else defect._replace(faults=room.FAULTS)
     for room in (
         *(replication, logs, files, transactions, groups, shares, streams, control, clients, lanes, recent, scenes),
+        found_later,
     )
     for defect in room.DEFECTS
 }

@@ -75,6 +75,8 @@ class Prefix:
         """The id of the broker that exposed the last of the batches."""
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
+        self.unread_end = 0
+        """The highest offset that a leader has exposed while its log could not be read, because it was being moved."""
         self.is_cut = False
         """Whether some records are known to be lost; the offsets that brokers expose are then no longer judged."""
 
@@ -349,6 +351,8 @@ class Committed:
             yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
             prefix.is_cut = True  # so that this is reported only once
         if partition.high_watermark > prefix.end:
+            if partition.high_watermark <= prefix.unread_end:
+                return  # a leader has exposed it while its log was being moved; the next leader's log has the records
             if partition.leads or self._may_have_led(broker, partition):
                 return  # its log could not be read in this look, for example because it is being moved
             yield (
@@ -409,6 +413,7 @@ class Committed:
             found = batches_of(partition, prefix.end) if is_readable else ()
             if found is None:
                 self._is_unread = True
+                prefix.unread_end = max(prefix.unread_end, partition.high_watermark)
             else:
                 prefix.extend(found, partition.high_watermark, broker.number)
 

@@ -12,6 +12,10 @@
 - `returning_brokers` has brokers that return one after the other when all machines have lost their power.
 - `moves` has partitions that are moved to dead or slow replicas.
 - `late_messages` has messages that arrive when the state that they were sent for is over.
+- `compactions` has compactions that are interrupted, or meet open transactions.
+- `kept_files` has brokers that die when a start depends on a file that they have just written.
+- `older_stores` has a metadata store that loses elections.
+- `failed_starts` has first starts that fail before they register.
 - `controllers` has controllers that are deposed while they decide.
 - `coordinators` has coordinators that are replaced while they still answer, or whose logs are compacted.
 - `catalogue` lists all scenes by name, and `drawing` draws the plan of a seed.

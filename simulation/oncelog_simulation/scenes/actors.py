@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from oncelog.errors import AbortableError
 from oncelog_simulation.scenes.stable_watcher import StableWatcher
 from oncelog_simulation.scenes.stage import TOPIC
 from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.tables import TableWriter
 from oncelog_simulation.workloads.transactions import TransactionalWriter, until_known
 from oncelog_simulation.workloads.workload import ClientWorkload, pause, producer_options
 from oncelog_simulation.workloads.writers import IdempotentWriter
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 COMMITTER_TIMEOUT_MS: Final = 30_000
 COMMITTER_PAUSE_SECONDS: Final = 0.5
 """Mean virtual seconds, times the pace of the plan, between two transactions of a committer."""
+OPEN_SECONDS: Final = (0.5, 3.0)
+"""Minimum and maximum virtual seconds for which a transaction of a slow table writer stays open."""
 
 
 class ScenePayer(TransactionalWriter):
@@ -62,6 +66,17 @@ class SceneCommitter(ScenePayer):
         self.notes.step(self.name)
 
 
+class SlowTableWriter(TableWriter):
+    """Writes to the topic of a table writer in transactions that stay open while the table writer fills segments."""
+
+    async def prepare(self, world: World) -> None:
+        self.notes.tables[self.name] = self._may_hold
+
+    async def _wait_to_end(self, producer: Producer, rng: Random) -> None:
+        await producer.flush()
+        await asyncio.sleep(rng.uniform(*OPEN_SECONDS))
+
+
 ALL: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "scene-writer-1": lambda notes, name: IdempotentWriter(notes, name, TOPIC),
     "scene-writer-2": lambda notes, name: IdempotentWriter(notes, name, TOPIC),
@@ -71,5 +86,6 @@ ALL: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "scene-committer-1": SceneCommitter,
     "scene-committer-2": SceneCommitter,
     "stable-watcher": StableWatcher,
+    "slow-table-writer": SlowTableWriter,
 }
 """The actors by name."""

@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog_simulation.scenes import (
+    compactions,
     controllers,
     coordinators,
     cut_off_leaders,
     directories,
+    failed_starts,
     failing_disks,
     grown_logs,
+    kept_files,
     late_messages,
     left_behind,
     moves,
+    older_stores,
     returning_brokers,
     writes,
 )
@@ -25,6 +29,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     for room in (
         *(cut_off_leaders, grown_logs, left_behind, writes, directories, failing_disks, returning_brokers),
         *(moves, late_messages, controllers, coordinators),
+        *(compactions, kept_files, older_stores, failed_starts),
     )
     for name, scene in room.SCENES.items()
 }

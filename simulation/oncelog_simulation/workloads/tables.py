@@ -91,8 +91,10 @@ class TableWriter(ClientWorkload):
             if not commits:
                 if rng.random() < WRITTEN:
                     await producer.flush()  # without this flush, an abort would drop the records that are not sent yet
+                await self._wait_to_end(producer, rng)
                 await _end(producer, commits=False)
                 return
+            await self._wait_to_end(producer, rng)
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})
             await _end(producer, commits=True)
         except AbortableError:
@@ -104,6 +106,9 @@ class TableWriter(ClientWorkload):
         if self._keeps_tombstones:
             self.notes.deleted.update(key for key, value in changes.items() if value is None)
         self.notes.step(self.name)
+
+    async def _wait_to_end(self, producer: Producer, rng: Random) -> None:
+        """Leave the transaction open for a while; this writer ends its transactions at once."""
 
 
 async def _end(producer: Producer, *, commits: bool) -> None:

@@ -125,6 +125,7 @@ class Story:
             ("epochs of its own", self._own_epochs),
             ("kept open", self._kept_open),
             ("in one epoch", self._in_one_epoch),
+            ("after a marker", self._after_a_marker),
         ]
 
     # --- the cases
@@ -217,6 +218,24 @@ class Story:
         newer = ProducerIdAndEpoch(self._writer.producer_id, self._writer.epoch + 1)
         ahead = await self._produce_once(place, newer, 4, self._transaction)
         self._must_be_refused("an epoch that begins at sequence 4", ahead)
+        await self._end(commits=True)
+
+    async def _after_a_marker(self) -> None:
+        """With transactions V2, the marker of a transaction has the next epoch of the producer already. The first batch
+        of that epoch continues the sequences of the previous epoch, or has a later sequence.
+        """
+        self._is_v2 = True
+        await self._begin()
+        place = self._place()
+        await self._write(place)
+        next_sequence = self._sequences[place]
+        await self._end(commits=self._rng.random() < 0.5)
+        self._sequences.clear()
+        self._transaction = self._history.transaction(self._zombie.teller)
+        sequence = next_sequence + self._rng.choice((0, 3))
+        ahead = await self._produce_once(place, self._writer, sequence, self._transaction)
+        self._must_be_refused(f"a transaction that begins at sequence {sequence} after a marker", ahead)
+        await self._write(place)
         await self._end(commits=True)
 
     async def _ended_twice(self) -> None:

@@ -269,6 +269,28 @@ def test_only_a_follower_may_not_show_more_than_the_judge_has_read() -> None:
     assert "follows and has the high watermark 4" in wrong
 
 
+def test_a_former_leader_may_show_what_it_has_shown_while_its_log_was_moved() -> None:
+    """Seed 21 (directed, with more scenes): another broker led before the log of the leader could be read again."""
+
+    def read(*arguments: object, **others: object) -> bytes:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lines-0 is moving to another data directory")
+
+    judge = Committed(Notes())
+    log: Any = SimpleNamespace(name="lines-0", log_start_offset=0, log_end_offset=5, is_offline=False)
+    log.state, log.reader = SimpleNamespace(is_truncating=False), SimpleNamespace(read=read)
+    partition: Any = SimpleNamespace(
+        topic="lines", topic_id=bytes(16), index=0, leader_epoch=1, log=log, high_watermark=4, last_stable_offset=4
+    )
+    broker: Any = SimpleNamespace(number=3)
+    partition.leads = True
+    judge._learn(broker, partition, is_readable=True)
+    partition.leads = False
+    assert list(judge._check_shown(broker, partition)) == []
+    partition.high_watermark = partition.last_stable_offset = 5
+    (wrong,) = judge._check_shown(broker, partition)
+    assert "follows and has the high watermark 5" in wrong
+
+
 def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
     """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
 
