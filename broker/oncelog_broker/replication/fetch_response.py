@@ -13,6 +13,7 @@ from oncelog_broker.replication.truncation import truncation_offset
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.fetch import FetchResponse
+from oncelog_protocol.records.batch import RecordBatch
 
 PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -31,6 +32,10 @@ class RestartAt(NamedTuple):
     """
 
     offset: int
+    leader_epoch: int = -1
+    """The leader epoch in which `answer` was fetched."""
+    answer: PartitionAnswer | None = None
+    """The response whose records the log gets when it has restarted; None if the records must be fetched."""
 
 
 def position_of(replica: Replica) -> FetchPosition:
@@ -56,6 +61,10 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
     applies. If the log must be truncated first, returns the truncation that the caller must run (it waits for the
     disk); otherwise None.
 
+    DeleteRecords can put the leader's log start into the middle of a batch. A log that restarts there gets this batch,
+    whose first offset is lower. It therefore restarts once more, at that offset, and gets the records of the same
+    response (`append_after_restart`): the leader refuses to read from an offset below its log start.
+
     Raises the leader's error as KafkaError, or an error of Replica.append_as_follower. OFFSET_OUT_OF_RANGE is raised
     only if the response has no log start offset at which the log could restart.
     """
@@ -68,6 +77,10 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
     if diverging is not None:
         end = truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset)
         return TruncateTo(end)
+    if answer.records and log.log_start_offset == log.log_end_offset:
+        first = RecordBatch(answer.records)
+        if first.base_offset < log.log_end_offset <= first.last_offset and first.crc_is_valid():
+            return RestartAt(first.base_offset, asked.leader_epoch, answer)
     replica.append_as_follower(
         memoryview(answer.records or b""),
         leader_epoch=asked.leader_epoch,
@@ -75,6 +88,24 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
         log_start_offset=answer.log_start_offset,
     )
     return None
+
+
+def append_after_restart(replica: Replica, restarted: RestartAt) -> None:
+    """Append the records of the response for which the log has restarted, unless the replica follows another leader
+    epoch now. Raises the errors of Replica.append_as_follower.
+    """
+    answer = restarted.answer
+    if (
+        answer is not None
+        and replica.leader_epoch == restarted.leader_epoch
+        and replica.log.log_end_offset == restarted.offset
+    ):
+        replica.append_as_follower(
+            memoryview(answer.records or b""),
+            leader_epoch=restarted.leader_epoch,
+            high_watermark=answer.high_watermark,
+            log_start_offset=answer.log_start_offset,
+        )
 
 
 def cut(replica: Replica, wanted: TruncateTo | RestartAt) -> None:

@@ -20,7 +20,15 @@ from typing import Final
 
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
-from oncelog_broker.replication.fetch_response import RestartAt, TruncateTo, cut, is_still_at, position_of, take
+from oncelog_broker.replication.fetch_response import (
+    RestartAt,
+    TruncateTo,
+    append_after_restart,
+    cut,
+    is_still_at,
+    position_of,
+    take,
+)
 from oncelog_broker.replication.group_commit import sync_all
 from oncelog_broker.replication.leader_check import AsksLeaders, Led
 from oncelog_broker.replication.partition import Partition
@@ -98,10 +106,13 @@ class Fetchers:
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
         """Partitions whose logs restart empty when their leaders have responded."""
+        self._restarted: dict[Partition, RestartAt] = {}
+        """Partitions whose logs restart, and get the records of a response then."""
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
         """Fetch the partition from its leader, in its present leader epoch; stop fetching if it has no leader."""
+        restarted = self._restarted.get(partition)
         self.forget(partition)
         if partition.leads or partition.leader < 0 or partition.log.state.is_truncating or partition.log.is_offline:
             return
@@ -112,8 +123,11 @@ class Fetchers:
                 self._truncate, self._note_log_starts, self._quota,
             )  # fmt: skip
             self._tasks.supervise(f"fetch from broker {partition.leader}", fetcher.run)
+        failure = None if restarted is None else _failure_after_restart(partition, restarted)
         fetcher.add(partition)
         self._followed[partition] = fetcher
+        if failure is not None:
+            fetcher.failed(partition, failure)
 
     def restart_log(self, partition: Partition) -> None:
         """Restart the partition's log empty as soon as its leader has confirmed that it leads."""
@@ -140,6 +154,7 @@ class Fetchers:
     def forget(self, partition: Partition) -> None:
         """Stop fetching the partition."""
         self._to_restart.pop(partition, None)
+        self._restarted.pop(partition, None)
         fetcher = self._followed.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
@@ -147,6 +162,8 @@ class Fetchers:
     def _truncate(self, partition: Partition, wanted: TruncateTo | RestartAt) -> None:
         partition.log.state.is_truncating = True
         self.forget(partition)
+        if isinstance(wanted, RestartAt) and wanted.answer is not None:
+            self._restarted[partition] = wanted
         self._tasks.spawn(f"truncate {partition.log.name}", self._cut(partition, wanted))
 
     async def _cut(self, partition: Partition, wanted: TruncateTo | RestartAt) -> None:
@@ -165,6 +182,15 @@ class Fetchers:
             _report(partition, before)
             partition.on_truncated()
         self._on_truncated(partition)
+
+
+def _failure_after_restart(partition: Partition, restarted: RestartAt) -> KafkaError | None:
+    """Append the records for which the log has restarted. Returns the error if the append fails."""
+    try:
+        append_after_restart(partition, restarted)
+    except KafkaError as error:
+        return error
+    return None
 
 
 def _report(partition: Partition, before: int) -> None:
@@ -385,7 +411,7 @@ class BrokerFetcher:
         try:
             wanted = take(partition, asked.position, asked.answer)
         except KafkaError as error:
-            self._failed(partition, asked.key, error)
+            self.failed(partition, error)
             return
         except Exception:
             logger.exception("not fetched", extra={"partition": partition.log.name})
@@ -402,7 +428,9 @@ class BrokerFetcher:
         else:
             self._plan.ask_for(asked.key, position_of(partition))
 
-    def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
+    def failed(self, partition: Partition, error: KafkaError) -> None:
+        """Fetch the partition again only after a while, because its records could not be appended."""
+        key = partition.topic_id, partition.index
         if partition.log.is_offline:
             self._plan.leave_out(key)  # no log line, because the error is already logged
             return

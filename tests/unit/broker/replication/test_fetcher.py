@@ -268,6 +268,31 @@ async def test_a_follower_far_behind_begins_at_the_leaders_log_start(pair: Pair)
     assert contents(pair.leader.log) == contents(pair.follower.log)
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["at once", "after a failed append"])
+async def test_a_log_start_in_the_middle_of_a_batch_is_followed(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """A leader returns whole batches, so the first batch of the follower begins below the leader's log start."""
+    pair.leader.lead(0, (LEADER,), BOTH)
+    for _ in range(3):
+        pair.leader.append(memoryview(make_batch(b"a", b"b", b"c")), required_acks=1)
+    pair.leader.log.trimmer.delete_records_before(4)
+    if fails:
+        append = Partition.append_as_follower
+
+        def refuse(*_: Any, **__: Any) -> None:
+            monkeypatch.setattr(Partition, "append_as_follower", append)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+
+        monkeypatch.setattr(Partition, "append_as_follower", refuse)
+    pair.begin(isr=(LEADER,))
+    await pair.until(lambda: pair.follower.log.log_end_offset == 9)
+    assert pair.follower.log.log_start_offset == 4
+    assert contents(pair.leader.log) == contents(pair.follower.log)
+    pair.produce()
+    await pair.until(lambda: pair.follower.log.log_end_offset == 10)
+
+
 async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
     pair.begin()
     pair.produce(5)
