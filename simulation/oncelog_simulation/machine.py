@@ -158,6 +158,8 @@ class BrokerMachine(Machine):
         """The disk of the running process or, if none runs, of the last one."""
         self.broker: Broker | None = None
         """The real broker object while it runs; None otherwise."""
+        self.ended_broker: Broker | None = None
+        """The real broker object of the last process that has ended."""
         self.serves_since = 0.0
         """Virtual seconds at which the broker's last start ended."""
         self.power_cuts = 0
@@ -288,11 +290,12 @@ class BrokerMachine(Machine):
 
     def _end_process(self) -> None:
         super()._end_process()
-        self.broker = None
+        if self.broker is not None:
+            self.ended_broker, self.broker = self.broker, None
 
     def forget(self) -> None:
         super().forget()
-        self.broker = self.disk = None
+        self.broker = self.ended_broker = self.disk = None
         self._locks.clear()
 
     def _die_at_a_write(self) -> None:

@@ -38,6 +38,7 @@ from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
+    from oncelog_broker.broker import Broker
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
@@ -76,7 +77,9 @@ class Prefix:
         self.undecided: dict[int, int] = {}
         """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.unread_end = 0
-        """The highest offset that a leader has exposed while its log could not be read, because it was being moved."""
+        """The highest offset that a leader has exposed while its log could not be read, because it was being moved, or
+        because the leader died in the same turn.
+        """
         self.is_cut = False
         """Whether some records are known to be lost; the offsets that brokers expose are then no longer judged."""
 
@@ -150,6 +153,8 @@ class Committed:
         """The facts about the cluster, and about each hosted partition, at the last comparison of all replicas. The
         result of `_look_at` depends only on these facts and on the records below the log ends.
         """
+        self._ended: dict[int, Broker] = {}
+        """The broker object of the last process of each broker whose death was handled, by broker id."""
         self._is_unread = False
         """Whether a log could not be read in a comparison, so that the next one must read it."""
         self._shown: dict[Place, int] = {}
@@ -175,7 +180,9 @@ class Committed:
             written = sorted(set(self._truth.update(world)))
             wrong += (what for key in written if key in before for what in self._wrong_joins(world, key, before[key]))
             changed = {key: self._truth.states[key].topic for key in written}
-        if machine.broker is not None:
+        if machine.broker is None:
+            self._learn_from_dead(machine)
+        else:
             moved = self._moved(world, machine, machine.broker.parts.replication.replicas.partitions())
             changed |= {_key(partition): partition.topic for partition in moved}
         return [*wrong, *self._look_at(world, changed)] if changed else wrong
@@ -352,7 +359,7 @@ class Committed:
             prefix.is_cut = True  # so that this is reported only once
         if partition.high_watermark > prefix.end:
             if partition.high_watermark <= prefix.unread_end:
-                return  # a leader has exposed it while its log was being moved; the next leader's log has the records
+                return  # a leader has exposed it while its log could not be read; the next leader's log has the records
             if partition.leads or self._may_have_led(broker, partition):
                 return  # its log could not be read in this look, for example because it is being moved
             yield (
@@ -416,6 +423,24 @@ class Committed:
                 prefix.unread_end = max(prefix.unread_end, partition.high_watermark)
             else:
                 prefix.extend(found, partition.high_watermark, broker.number)
+
+    def _learn_from_dead(self, machine: BrokerMachine) -> None:
+        """Note what a broker has exposed in the turn in which its process died. The responses of this turn that were
+        sent before arrive, but a dead process reads no log.
+        """
+        ended = machine.ended_broker
+        if ended is None or self._ended.get(machine.number) is ended:
+            return
+        self._ended[machine.number] = ended
+        broker = Running(machine, ended.parts)
+        for partition in broker.hosted():
+            place, key = Place(partition.topic, partition.index), _key(partition)
+            if partition.topic in self._notes.careless or place in self.excused:
+                continue
+            self._shown[place] = max(self._shown.get(place, 0), partition.high_watermark)
+            if partition.leads or self._may_have_led(broker, partition):
+                prefix = self._prefixes.setdefault(key, Prefix())
+                prefix.unread_end = max(prefix.unread_end, partition.high_watermark)
 
     def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
         prefix, log = self._prefixes.get(_key(partition)), partition.log

@@ -221,7 +221,9 @@ def _wrong_producers(partition: Partition, walked: Walked, expiry: Expiry, *, is
     still_open = {each: state.transaction_first_offset for each, state in known.items()}
     for producer_id, state_first in still_open.items():
         first = walked.open.get(producer_id, -1)
-        if state_first != first and max(state_first, first) >= start and (is_whole or first >= 0 or state_first >= 0):
+        if state_first == first or 0 <= state_first < start or max(state_first, first) < start:
+            continue  # the batches with which a transaction began may be deleted
+        if is_whole or first >= 0 or state_first >= 0:
             yield f"has a transaction of producer {producer_id} open since {state_first}; its batches say {first}"
 
 

@@ -72,7 +72,9 @@ def _beyond_level(broker: Running, tasks: int) -> Iterable[str]:
     open_files = 0 if machine.disk is None else machine.disk.open_files
     if open_files > segments * FILES_OF_A_SEGMENT + OTHER_FILES:
         yield f"broker {broker.number} has {open_files} open files for {segments} segments"
-    streams = len(machine.host.transports)
+    # The other end of a stream may have lost its power: the broker notices that only when the stream has been idle for
+    # `connections.max.idle.ms`.
+    streams = sum(stream.other.process.is_alive for stream in machine.host.transports)
     if streams > MOST_STREAMS:
         yield f"broker {broker.number} has {streams} streams without any client, and {MOST_STREAMS} would do"
 

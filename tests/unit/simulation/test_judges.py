@@ -291,6 +291,29 @@ def test_a_former_leader_may_show_what_it_has_shown_while_its_log_was_moved() ->
     assert "follows and has the high watermark 5" in wrong
 
 
+def test_what_a_leader_exposes_in_the_turn_in_which_it_dies_is_known() -> None:
+    """Seed 570125 (directed): followers and clients had got its responses before it died at a write."""
+    judge, place = Committed(Notes()), Place("lines")
+    log: Any = SimpleNamespace(name="lines-0", log_start_offset=0, log_end_offset=5, is_offline=False)
+    log.state = SimpleNamespace(is_truncating=False)
+    partition: Any = SimpleNamespace(
+        topic="lines", topic_id=bytes(16), index=0, leader_epoch=1, log=log, leads=True, high_watermark=4
+    )
+    replicas = SimpleNamespace(partitions=lambda: [partition])
+    machine: Any = SimpleNamespace(number=3, broker=None, ended_broker=None)
+    judge._learn_from_dead(machine)
+    assert place not in judge._shown
+    machine.ended_broker = SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas)))
+    judge._learn_from_dead(machine)
+    judge._on_acknowledged(place, 3)
+    partition.leads, partition.last_stable_offset = False, 4
+    follower: Any = SimpleNamespace(number=2)
+    assert (list(judge._check_shown(follower, partition)), judge._too_early) == ([], [])
+    judge._on_acknowledged(place, 4)
+    partition.high_watermark = partition.last_stable_offset = 5
+    assert (len(list(judge._check_shown(follower, partition))), len(judge._too_early)) == (1, 1)
+
+
 def test_a_power_cut_of_the_last_replica_excuses_its_partition_also_outside_of_the_isr() -> None:
     """Seed 310368: a broker lost its power, the next one was killed and left the ISR, and then lost its power, too."""
 

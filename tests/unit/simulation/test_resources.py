@@ -21,3 +21,19 @@ def test_what_waits_for_a_damaged_partition_is_not_reported(
     monkeypatch.setattr(resources, "has_only_damaged", lambda _: is_damaged)
     world: Any = SimpleNamespace(plan=SimpleNamespace(leisure=1.0))
     assert list(asyncio.run(Resources().conclude(world))) == told
+
+
+def test_a_stream_whose_other_end_has_lost_its_power_may_stay() -> None:
+    """Seed 570066 (directed): after nine power cuts, a broker had one stream too many."""
+
+    def streams(count: int, *, is_alive: bool) -> list[Any]:
+        return [SimpleNamespace(other=SimpleNamespace(process=SimpleNamespace(is_alive=is_alive)))] * count
+
+    def wrong(alive: int, dead: int) -> bool:
+        transports = streams(alive, is_alive=True) + streams(dead, is_alive=False)
+        machine = SimpleNamespace(disk=None, host=SimpleNamespace(transports=transports))
+        broker: Any = SimpleNamespace(number=1, machine=machine, hosted=list)
+        return bool(list(resources._beyond_level(broker, tasks=0)))
+
+    assert not wrong(resources.MOST_STREAMS, 5)
+    assert wrong(resources.MOST_STREAMS + 1, 0)

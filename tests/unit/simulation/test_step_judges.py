@@ -30,7 +30,8 @@ from oncelog_simulation.judges.committed import Batch, Prefix
 from oncelog_simulation.judges.decisions import Decisions
 from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.leases import Leases
-from oncelog_simulation.judges.logs import Walked, wrong_in
+from oncelog_simulation.judges.logs import NEVER, Walked, wrong_in
+from oncelog_simulation.judges.logs import _wrong_producers as wrong_producers
 from oncelog_simulation.judges.settings import wrong_settings
 
 ALL = ReplicaAssignment((1, 2, 3))
@@ -191,6 +192,19 @@ def test_a_walk_through_a_log_finds_producers_and_what_was_aborted() -> None:
     )
     walked.take(batch_at(1, bytes(marker)))
     assert (walked.producers, walked.open, walked.aborted) == ({7: (4, -1)}, {}, {(7, 1)})
+
+
+@pytest.mark.parametrize(
+    ("known", "in_batches", "told"), [(4, 10, 0), (8, 10, 1), (10, 10, 0), (10, -1, 1), (-1, 10, 1), (4, -1, 0)]
+)
+def test_a_transaction_may_have_begun_in_batches_that_are_deleted(known: int, in_batches: int, told: int) -> None:
+    """Seed 570115 (directed): the log starts at 7, in the middle of a transaction that began at 4."""
+    walked = Walked(producers={1: (0, 9)}, last_ms={1: 1}, with_data={1})
+    walked.open.update({1: in_batches} if in_batches >= 0 else {})
+    state = SimpleNamespace(producer_id=1, epoch=0, last_sequence=9, transaction_first_offset=known)
+    producers = SimpleNamespace(state=SimpleNamespace(producers=lambda: [state]))
+    partition: Any = SimpleNamespace(log=SimpleNamespace(log_start_offset=7, producers=producers))
+    assert len(list(wrong_producers(partition, walked, NEVER, is_whole=True))) == told
 
 
 @pytest.mark.parametrize(("stored", "told"), [({"min.insync.replicas": "1"}, 0), ({"min.insync.replicas": "2"}, 1)])
