@@ -7,6 +7,7 @@ any asyncio code that opens its connections through the loop.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -158,8 +159,8 @@ class BrokerMachine(Machine):
         """The disk of the running process or, if none runs, of the last one."""
         self.broker: Broker | None = None
         """The real broker object while it runs; None otherwise."""
-        self.ended_broker: Broker | None = None
-        """The real broker object of the last process that has ended."""
+        self.ended_broker: Callable[[], Broker | None] = lambda: None
+        """Returns the real broker object of the last process that has ended, unless the object was released."""
         self.serves_since = 0.0
         """Virtual seconds at which the broker's last start ended."""
         self.power_cuts = 0
@@ -291,11 +292,11 @@ class BrokerMachine(Machine):
     def _end_process(self) -> None:
         super()._end_process()
         if self.broker is not None:
-            self.ended_broker, self.broker = self.broker, None
+            self.ended_broker, self.broker = weakref.ref(self.broker), None
 
     def forget(self) -> None:
         super().forget()
-        self.broker = self.ended_broker = self.disk = None
+        self.broker = self.disk = None
         self._locks.clear()
 
     def _die_at_a_write(self) -> None:

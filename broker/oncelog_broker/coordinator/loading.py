@@ -7,7 +7,7 @@ changes of older records turns this optimization off (`Machine.records_replace_o
 kinds of records are always replayed, in the order of the log: records of transactions, which take effect only when
 their marker is read, and tombstones, which also delete pending offsets of transactions.
 
-Loading fails if a batch has a wrong CRC, because a record with a changed bit can often still be decoded. If the bit
+Loading fails if a batch has a wrong CRC, because a record with a flipped bit can often still be decoded. If the bit
 belongs to the topic name of a transaction's partition, for example, the real partition would never get its marker.
 """
 

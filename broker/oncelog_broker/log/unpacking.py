@@ -28,8 +28,8 @@ all client batches are smaller.
 
 
 def check_crc(batch: RecordBatch) -> Steps[None]:
-    """Check the CRC of `batch`, before its header or its records decide about other records. The steps (a generator)
-    raise CorruptBatch.
+    """Check the CRC of `batch` before the caller drops records, or chooses an offset, because of its content. The steps
+    (a generator) raise CorruptBatch.
     """
     if batch.size <= PACKED_IN_PLACE:
         _check_crc(batch)

@@ -177,7 +177,7 @@ class Replicas:
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        return self._able_to_answer(self.led_by_name(topic, index))
+        return self._checked_leader(self.led_by_name(topic, index))
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
         """Return the partition if this broker leads it according to the cluster image, even if its session may have
@@ -189,13 +189,12 @@ class Replicas:
         """Return the partition of the topic with this id, as `leader` does. Raises UNKNOWN_TOPIC_ID if no topic has the
         id (T9), and the errors of `leader`.
         """
-        return self._able_to_answer(self.led_by_id(topic_id, index))
+        return self._checked_leader(self.led_by_id(topic_id, index))
 
-    def _able_to_answer(self, partition: Partition) -> Partition:
-        """Return the led partition if its state is certainly that of the leader. Raises KafkaError, which clients
-        retry: NOT_LEADER_OR_FOLLOWER if this broker's session may have expired, KAFKA_STORAGE_ERROR if the log has
-        failed. A leader whose log has failed gives up the leadership, so another broker may lead already, and the
-        offsets and epochs that this broker knows may be old.
+    def _checked_leader(self, partition: Partition) -> Partition:
+        """Return `partition` unless another broker may already lead it. Raises KafkaError, which clients retry:
+        NOT_LEADER_OR_FOLLOWER if this broker's session may have expired, KAFKA_STORAGE_ERROR if the log has failed,
+        because a leader with a failed log gives up the leadership. The offsets and epochs here may then be old.
         """
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()

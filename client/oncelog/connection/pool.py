@@ -108,11 +108,11 @@ class ConnectionPool:
         have one client id, one login and one timeout.
         """
         if config.bootstrap_addresses() != self._bootstrap:
-            raise ConfigError("bootstrap_servers must be those of the client that has the connections")
+            raise ConfigError("bootstrap_servers must equal that of the client whose connections are shared")
         for each in fields(ClientConfig):
             name = each.name
             if name != "bootstrap_servers" and getattr(config, name) != getattr(self._config, name):
-                raise ConfigError(f"{name} must be that of the client that has the connections")
+                raise ConfigError(f"{name} must equal that of the client whose connections are shared")
 
     def ready(self, node_id: int) -> BrokerConnection | None:
         """Return the open connection to a node, or None, for callers that must not wait."""

@@ -110,9 +110,9 @@ class Producer(Lifecycle, Generic[K, V]):
     (`oncelog.serialization`): a `Producer[str, Order]` sends keys of type str and values of type Order. Other keyword
     arguments are options of `config.ProducerConfig`. A producer must not be used from several threads or event loops.
 
-    With `connections=admin.connections` the producer uses the connections of a started Admin, which saves the CPU of
-    connecting for a producer that lives shortly. Both must have the same options, as far as both have them, and the
-    Admin must be closed last.
+    With `connections=admin.connections` the producer shares the connections of a started Admin, which saves the CPU of
+    connecting if the producer is short-lived. All options that Producer and Admin have in common must be equal. Close
+    the producer before the Admin.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Producer(Lifecycle, Generic[K, V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Raises ConfigError for an invalid option, for acks=0 with `connections`, and for an option that differs from
-        that of the client that has the `connections`.
+        the same option of the client whose `connections` are shared.
         """
         self._serializing: Serializing | None = None
         if key_serializer is not None or value_serializer is not None:

@@ -47,11 +47,11 @@ def bytes_of(column: pa.Array) -> list[bytes]:
     return found
 
 
-def create_next_message_without_pandas() -> None:
-    """Let the next call `pa.array([message])`, for a message of type bytes, not import pandas.
+def patch_next_pa_array() -> None:
+    """Replace `pa.array` for its next call, so that `pa.array([message])` with one bytes object does not import pandas.
 
-    Spark passes the message of a writing task to the JVM in such an array. Until the next call, `pa.array` is a
-    function that returns the same results as `pa.array` for all arguments. Do nothing if pandas is imported already.
+    PySpark passes the message of a writing task to the JVM in such an array. The replacement restores the original
+    function when it is called, and passes all other arguments to it. Does nothing if pandas is imported already.
     """
     if "pandas" not in sys.modules and pa.array is _array:
         pa.array = _next_array

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog import Producer
-from oncelog_pipeline.arrow.without_pandas import create_next_message_without_pandas
+from oncelog_pipeline.arrow.without_pandas import patch_next_pa_array
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
 from oncelog_pipeline.sink import exactly_once, per_task, unnamed
@@ -79,7 +79,7 @@ class Writer(QuickStart):
         else:
             told = TaskCommit(connections().run(self._write(self.batch(), attempt, iterator)))
         freeze_modules()
-        create_next_message_without_pandas()
+        patch_next_pa_array()  # PySpark's next call packs the returned message
         return told
 
     async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:

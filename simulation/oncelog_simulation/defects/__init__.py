@@ -11,7 +11,7 @@
 - `control` has defects of elections, reassignments, registration and producer ids.
 - `clients` has defects of oncelog's producer and consumer.
 - `lanes` has defects of the fast lanes of Produce, Fetch and OffsetCommit.
-- `recent` has defects of rules that single seeds have shown to be missing.
+- `fixed_bugs` puts back bugs that single seeds found in oncelog.
 - `scenes` has defects of all parts that need a rare situation.
 - `found_later` has defects that no seed found until a scene, a judge or a workload was extended for them.
 - `catalogue` lists all defects by name.

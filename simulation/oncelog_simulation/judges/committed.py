@@ -38,7 +38,6 @@ from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
-    from oncelog_broker.broker import Broker
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
@@ -153,8 +152,8 @@ class Committed:
         """The facts about the cluster, and about each hosted partition, at the last comparison of all replicas. The
         result of `_look_at` depends only on these facts and on the records below the log ends.
         """
-        self._ended: dict[int, Broker] = {}
-        """The broker object of the last process of each broker whose death was handled, by broker id."""
+        self._ended: dict[int, int] = {}
+        """The `id` of the broker object of the last process whose death was handled, by broker id."""
         self._is_unread = False
         """Whether a log could not be read in a comparison, so that the next one must read it."""
         self._shown: dict[Place, int] = {}
@@ -428,10 +427,10 @@ class Committed:
         """Note what a broker has exposed in the turn in which its process died. The responses of this turn that were
         sent before arrive, but a dead process reads no log.
         """
-        ended = machine.ended_broker
-        if ended is None or self._ended.get(machine.number) is ended:
+        ended = machine.ended_broker()
+        if ended is None or self._ended.get(machine.number) == id(ended):
             return
-        self._ended[machine.number] = ended
+        self._ended[machine.number] = id(ended)
         broker = Running(machine, ended.parts)
         for partition in broker.hosted():
             place, key = Place(partition.topic, partition.index), _key(partition)

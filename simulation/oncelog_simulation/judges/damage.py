@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def has_only_damaged(world: World) -> bool:
-    """Return whether a partition's only in-sync replica has a changed bit in its log, according to any broker.
+    """Return whether a partition's only in-sync replica has a flipped bit in its log, according to any broker.
 
     If the other replicas have lost the damaged batch, for example because their disks have failed too, they cannot copy
-    the partition, and the operator cannot replace the disk with the changed bit. As long as that is so, a client may
+    the partition, and the operator cannot replace the disk with the flipped bit. As long as that is so, a client may
     wait for a partition of this disk forever.
     """
     only = {

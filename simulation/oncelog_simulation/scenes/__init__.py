@@ -13,8 +13,8 @@
 - `moves` has partitions that are moved to dead or slow replicas.
 - `late_messages` has messages that arrive when the state that they were sent for is over.
 - `compactions` has compactions that are interrupted, or meet open transactions.
-- `kept_files` has brokers that die when a start depends on a file that they have just written.
-- `older_stores` has a metadata store that loses elections.
+- `startup_files` has brokers that are killed just after they write a checkpoint or a producer snapshot.
+- `restored_stores` has a metadata store that is restored from a backup that is several elections old.
 - `failed_starts` has first starts that fail before they register.
 - `controllers` has controllers that are deposed while they decide.
 - `coordinators` has coordinators that are replaced while they still answer, or whose logs are compacted.

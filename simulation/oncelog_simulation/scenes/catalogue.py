@@ -14,12 +14,12 @@ from oncelog_simulation.scenes import (
     failed_starts,
     failing_disks,
     grown_logs,
-    kept_files,
     late_messages,
     left_behind,
     moves,
-    older_stores,
+    restored_stores,
     returning_brokers,
+    startup_files,
     writes,
 )
 from oncelog_simulation.scenes.scene import Scene
@@ -29,7 +29,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     for room in (
         *(cut_off_leaders, grown_logs, left_behind, writes, directories, failing_disks, returning_brokers),
         *(moves, late_messages, controllers, coordinators),
-        *(compactions, kept_files, older_stores, failed_starts),
+        *(compactions, startup_files, restored_stores, failed_starts),
     )
     for name, scene in room.SCENES.items()
 }

@@ -277,7 +277,7 @@ async def compacted_coordinators(stage: Stage) -> bool:
 @scene(
     SCENES,
     "damaged coordinator",
-    "a broker loads a coordinator whose log has a changed bit in the topic name of an open transaction",
+    "a broker loads a coordinator whose log has a flipped bit in the topic name of an open transaction",
     settings=SYNCED,
     topic=SMALL_SEGMENTS,
     actors=("scene-writer-1", "scene-payer-1"),

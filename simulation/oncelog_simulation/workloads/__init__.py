@@ -7,7 +7,7 @@
   leave transactions open.
 - `pipelines` has consume-process-produce clients, which faults kill and successors replace.
 - `groups` has members of a consumer group, and a watcher of committed offsets.
-- `kept_groups` keeps a group from being deleted between two members, by a committed offset.
+- `kept_groups` commits an offset for a group, so that no coordinator deletes the group while it has no member.
 - `sharers` has members of a share group.
 - `streams_members` has members of a streams group, and `streams_wire` sends their requests.
 - `strangers` has a member that accepts records which other members of the share group have acquired.

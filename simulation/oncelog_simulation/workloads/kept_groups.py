@@ -1,4 +1,4 @@
-"""Keeps a group by a committed offset.
+"""Commits an offset for a group, so that no coordinator deletes the group while it has no member.
 
 A coordinator checks groups every `offsets.retention.check.interval.ms`, and deletes a group that has neither a member
 nor a committed offset; the generations or epochs of a later group with the same name begin at 1 again. A workload that

@@ -3,9 +3,9 @@
 A broker recognises copies of the newest five batches of a producer (S8), and may acknowledge a copy only when the batch
 is replicated. A repeater sends some batches without waiting, copies of the newest batches on the same connection, and a
 copy of a new and of an old batch on another connection. The client complains if the broker that has appended a batch
-refuses a copy of it, if two acknowledgements of a batch have different offsets, or if the copy of an old batch is a
-success before the batch is replicated. The judge `committed` compares each other acknowledgement with the high
-watermarks.
+refuses a copy of it, if two acknowledgements of a batch have different offsets, or if the copy of an old batch gets
+DUPLICATE_SEQUENCE_NUMBER before the batch is replicated. The judge `committed` compares all other acknowledgements
+with the high watermarks.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class Round:
         self._place = Place(REPEATED, rng.randrange(PARTITIONS))
         self._batches: list[tuple[Send, bytes]] = []
         self._succeeded: list[tuple[Send, int]] = []
-        """The batches of which an old copy was a success, each with the largest high watermark at that time."""
+        """The old batches whose copy got DUPLICATE_SEQUENCE_NUMBER, each with the largest high watermark of its
+        partition at that time.
+        """
 
     async def play(self) -> None:
         """Send the batches and the copies, and then each batch without an acknowledgement until a broker decides."""
@@ -145,11 +147,11 @@ class Round:
         return asyncio.create_task(repeat())
 
     def _check_old(self) -> None:
-        """Complain if an old copy was a success before any broker had a high watermark above the batch."""
+        """Complain if the copy of an old batch got DUPLICATE_SEQUENCE_NUMBER before the batch was replicated."""
         for send, high_watermark in self._succeeded:
             if send.offset >= high_watermark:
-                what = f"an old copy of {send.value!r} at {send.offset} was a success"
-                self._complain(f"{what}, but all high watermarks were at most {high_watermark}")
+                what = f"a copy of the old batch {send.value!r} at {send.offset} got DUPLICATE_SEQUENCE_NUMBER"
+                self._complain(f"{what} before the batch was replicated: no high watermark was above {high_watermark}")
 
     async def _finish(self) -> None:
         """Send each batch that has no acknowledgement again, in order. Raises KafkaError if a broker refuses a batch

@@ -1,4 +1,4 @@
-"""Creates the mutations of a frame that the fuzzer uses: changed bits, lengths, versions and checksums, a cut-off end,
+"""Creates the mutations of a frame that the fuzzer uses: flipped bits, lengths, versions and checksums, a cut-off end,
 and a wrong declared size.
 """
 

@@ -300,10 +300,11 @@ def test_what_a_leader_exposes_in_the_turn_in_which_it_dies_is_known() -> None:
         topic="lines", topic_id=bytes(16), index=0, leader_epoch=1, log=log, leads=True, high_watermark=4
     )
     replicas = SimpleNamespace(partitions=lambda: [partition])
-    machine: Any = SimpleNamespace(number=3, broker=None, ended_broker=None)
+    machine: Any = SimpleNamespace(number=3, broker=None, ended_broker=lambda: None)
     judge._learn_from_dead(machine)
     assert place not in judge._shown
-    machine.ended_broker = SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas)))
+    ended = SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas)))
+    machine.ended_broker = lambda: ended
     judge._learn_from_dead(machine)
     judge._on_acknowledged(place, 3)
     partition.leads, partition.last_stable_offset = False, 4
@@ -367,7 +368,7 @@ async def test_records_of_a_share_group_are_read_again_if_the_operator_has_just_
 
 def damaged_world(isr: tuple[int, ...], *damaged: str, **others: Any) -> Any:
     """Return a world with one broker, number 3, which knows the partition lines-0. `damaged`: the names of the logs on
-    its disk that have a changed bit.
+    its disk that have a flipped bit.
     """
     topic = SimpleNamespace(name="lines", partitions={0: SimpleNamespace(isr=isr)})
     metadata = SimpleNamespace(image=SimpleNamespace(topics={"lines": topic}))

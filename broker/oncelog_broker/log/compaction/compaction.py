@@ -328,8 +328,8 @@ class Compaction:
                 return batch
             return (yield from self._kept_of_useless_marker(batch))
         if self._transactions.is_aborted(batch) or batch.records_count == 0:
-            # A changed bit in the header may belong to another producer, whose records must stay. A rewritten batch
-            # would also get a valid CRC.
+            # A flipped bit in the header can make a batch look aborted or empty (for example, another producer id). Its
+            # records must stay, and the rewritten batch would get a valid CRC, which hides the damage.
             yield from check_crc(batch)
             return self._without_records(batch)
         if self._live.is_dead(batch):  # pass 1 has checked the CRC of each tracked batch

@@ -2,7 +2,7 @@
 
 When a log is opened, the state is restored from the newest valid snapshot and from all batches after that snapshot. The
 scan of these batches also rebuilds their transaction indexes, because the index files may not have reached the disk.
-The scan reads only batch headers and markers. The CRC of a marker is checked, because a changed bit can turn an abort
+The scan reads only batch headers and markers. The CRC of a marker is checked, because a flipped bit can turn an abort
 into a commit, and readers would get aborted records. The CRC of other batches is not checked here, because the scan
 would read all their records.
 

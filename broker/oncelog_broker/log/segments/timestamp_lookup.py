@@ -2,8 +2,8 @@
 timestamp (T12).
 
 Batch headers are enough to find the batch. The records of that batch are then checked one by one, in slices of work,
-because a batch may have a million records. The CRC of such a batch is checked first: with a changed bit in a timestamp,
-a consumer would begin behind records that it must read.
+because a batch may have a million records. The CRC of such a batch is checked first: with a flipped bit in a
+timestamp, the lookup could return an offset that is too high, and the consumer would skip records.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp < 0 and version < FIRST_VERSION.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in ListOffsets version {version}")
     if timestamp == LATEST:
-        _refuse_what_may_go_back(partition, version)
+        _check_high_watermark_caught_up(partition, version)
         return FoundOffset(upper_bound, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
@@ -106,17 +106,17 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING_FOUND
     if timestamp == MAX_TIMESTAMP:
-        _refuse_what_may_go_back(partition, version)  # a later timestamp may be above the high watermark
+        _check_high_watermark_caught_up(partition, version)  # the largest timestamp may be above this high watermark
         found = yield from log.reader.max_timestamp_offset(upper_bound=upper_bound)
     else:
         found = yield from log.reader.offset_for_timestamp(timestamp, upper_bound=upper_bound)
     if found is None:
-        _refuse_what_may_go_back(partition, version)
+        _check_high_watermark_caught_up(partition, version)
         return NOTHING_FOUND
     return FoundOffset(found.offset, found.timestamp, -1 if found.leader_epoch is None else found.leader_epoch)
 
 
-def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
+def _check_high_watermark_caught_up(partition: Partition, version: int) -> None:
     """Refuse to report the high watermark while it may be below the value that the previous leader reported, because
     otherwise readers would see the high watermark decrease (KIP-207). Raises KafkaError OFFSET_NOT_AVAILABLE, or
     LEADER_NOT_AVAILABLE for clients that do not know OFFSET_NOT_AVAILABLE.

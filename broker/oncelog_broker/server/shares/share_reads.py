@@ -195,6 +195,8 @@ class ShareRead:
                 found = list(islice(batches(read.records), MAX_BATCHES))
                 log_batches.extend(_log_batches(found, read.aborted))
             except CorruptBatch as error:
+                # `extend` has kept the batches before the corrupt batch: acquire these first. The next read starts at
+                # the corrupt batch, and then the member gets the error.
                 if not log_batches:
                     self.got[read.where] = Got(error=KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)))
                     return 0
@@ -234,7 +236,7 @@ def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]
     """Yield each batch with a flag: whether the member gets its records (False for markers and for records of aborted
     transactions). A producer's records are aborted from the first offset of an aborted transaction to its marker.
 
-    Raises CorruptBatch at a batch with a wrong CRC whose records the member would not get: a changed bit in the header
+    Raises CorruptBatch at a batch with a wrong CRC whose records the member would not get: a flipped bit in the header
     can make records look like a marker, and the group would never get them. Members check all other batches.
     """
     starts = sorted(aborted, key=lambda transaction: transaction[1])

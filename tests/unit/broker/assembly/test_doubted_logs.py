@@ -80,7 +80,7 @@ class Scene:
         return parse_incarnation(found[0], "x").is_log_tail_kept
 
 
-def changed_bit(file: Path, sizes: list[int]) -> None:
+def flipped_bit(file: Path, sizes: list[int]) -> None:
     content = bytearray(file.read_bytes())
     content[-3] ^= 4
     file.write_bytes(content)
@@ -153,11 +153,11 @@ async def too_few_descriptors(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("change", "between", "is_new_boot"),
     [
-        pytest.param(changed_bit, nothing, False, id="recovery cuts a changed bit"),
-        pytest.param(changed_bit, doubt_not_written, False, id="the disk is full when the start notes its doubt"),
-        pytest.param(changed_bit, note_not_written, False, id="the disk is full when recovery notes the cut"),
-        pytest.param(changed_bit, killed_after_recovery, False, id="killed after recovery"),
-        pytest.param(changed_bit, too_few_descriptors, False, id="too few descriptors for the next log"),
+        pytest.param(flipped_bit, nothing, False, id="recovery cuts a flipped bit"),
+        pytest.param(flipped_bit, doubt_not_written, False, id="the disk is full when the start notes its doubt"),
+        pytest.param(flipped_bit, note_not_written, False, id="the disk is full when recovery notes the cut"),
+        pytest.param(flipped_bit, killed_after_recovery, False, id="killed after recovery"),
+        pytest.param(flipped_bit, too_few_descriptors, False, id="too few descriptors for the next log"),
         pytest.param(one_record_less, nothing, False, id="a record less, at the end of a batch"),
         pytest.param(no_file, nothing, False, id="the file of the log is gone"),
         pytest.param(one_record_less, nothing, True, id="a power cut"),

@@ -168,7 +168,7 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
-def test_a_changed_bit_fails_the_loading_though_the_record_can_be_decoded(internal_topic, name):
+def test_a_flipped_bit_fails_the_loading_though_the_record_can_be_decoded(internal_topic, name):
     internal_topic.lead()
     partition = internal_topic.led[0]
     put(partition, ("first", 1))
@@ -180,7 +180,7 @@ def test_a_changed_bit_fails_the_loading_though_the_record_can_be_decoded(intern
     assert counters.numbers == {}
 
 
-def test_a_changed_bit_fails_the_loading_instead_of_turning_an_abort_into_a_commit(internal_topic):
+def test_a_flipped_bit_fails_the_loading_instead_of_turning_an_abort_into_a_commit(internal_topic):
     internal_topic.lead()
     abort = EndTransactionMarker(ControlType.ABORT, 0)
     marker = marker_batch(abort, producer_id=5, producer_epoch=0, timestamp=1)

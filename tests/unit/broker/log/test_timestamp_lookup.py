@@ -52,7 +52,7 @@ def test_the_first_offset_stands_for_a_batch_that_is_too_large_to_look_into(tmp_
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_a_changed_bit_does_not_hide_a_record_that_a_consumer_must_read(tmp_path: Path, size: int) -> None:
+def test_a_flipped_bit_does_not_hide_a_record_that_a_consumer_must_read(tmp_path: Path, size: int) -> None:
     """With the changed timestamp, the search would find a later record than the first."""
     log = open_log(tmp_path / "orders-0", LogConfig())
     log.append_as_leader(make_batch(b"1" * size, b"2", timestamps=[NOW + 2, NOW + 4]), leader_epoch=3)

@@ -19,8 +19,8 @@ from oncelog_pipeline.arrow import without_pandas
 from oncelog_pipeline.arrow.without_pandas import (
     arrow_array,
     binary_scalar,
-    create_next_message_without_pandas,
     one_value,
+    patch_next_pa_array,
     zero,
 )
 
@@ -30,7 +30,7 @@ import asyncio, sys
 
 import pyarrow as pa
 from oncelog_pipeline.arrow.record_columns import record_columns
-from oncelog_pipeline.arrow.without_pandas import create_next_message_without_pandas
+from oncelog_pipeline.arrow.without_pandas import patch_next_pa_array
 from oncelog_pipeline.spark.row_sender import RowSender
 
 class Sender:
@@ -55,8 +55,8 @@ for joined in (batches[:1], batches):
     sender = Sender()
     asyncio.run(RowSender(sender, TOPIC, 0, 0).send_all(iter(joined)))
     assert sender.sent == 40 * len(joined)
-create_next_message_without_pandas()
-create_next_message_without_pandas()
+patch_next_pa_array()
+patch_next_pa_array()
 message = pa.record_batch([pa.array([b"message"])], names=["message"])
 assert "pandas" not in sys.modules
 assert message.to_pylist() == [{"message": b"message"}] and message.schema.field(0).type == pa.binary()
@@ -135,7 +135,7 @@ def test_the_replaced_function_returns_what_pyarrow_returns(
 ) -> None:
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
     original, expected = pa.array, pa.array(*arguments, **options)
-    create_next_message_without_pandas()
+    patch_next_pa_array()
     assert pa.array is not original
     found = pa.array(*arguments, **options)
     assert pa.array is original, "only the next call is replaced"
@@ -144,5 +144,5 @@ def test_the_replaced_function_returns_what_pyarrow_returns(
 
 def test_nothing_is_replaced_if_pandas_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", object())  # type: ignore[arg-type]
-    create_next_message_without_pandas()
+    patch_next_pa_array()
     assert pa.array is without_pandas._array

@@ -220,8 +220,8 @@ def test_a_corrupt_batch_stops_it_and_nothing_is_changed(log, tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 80_000])
-def test_a_changed_bit_that_makes_records_look_aborted_stops_it(log, tmp_path, size):
-    """A batch of an aborted transaction is dropped without a look at its records. Here the changed bit gives a batch
+def test_a_flipped_bit_that_makes_records_look_aborted_stops_it(log, tmp_path, size):
+    """A batch of an aborted transaction is dropped without a look at its records. Here the flipped bit gives a batch
     of producer 7, whose transaction is committed, the id of producer 6, whose transaction is aborted.
     """
     put(log, (b"a", b"1"), producer=(6, 0, 0), transactional=True)

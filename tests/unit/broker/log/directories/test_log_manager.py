@@ -106,7 +106,7 @@ def flipped(content: bytes) -> bytes:
     ("change", "is_cut"),
     [
         pytest.param(lambda content: content, False, id="whole"),
-        pytest.param(flipped, True, id="a changed bit in the last batch"),
+        pytest.param(flipped, True, id="a flipped bit in the last batch"),
         pytest.param(lambda content: content[:-5], True, id="an incomplete batch"),
         pytest.param(lambda content: content + bytes(100), True, id="bytes that are no batch"),
     ],

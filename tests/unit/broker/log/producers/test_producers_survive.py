@@ -189,7 +189,7 @@ class TestSegmentsThatGo:
 
 class TestDamage:
     @pytest.mark.parametrize("is_truncated", [False, True])
-    def test_a_changed_bit_turns_no_abort_into_a_commit(self, directory, is_truncated):
+    def test_a_flipped_bit_turns_no_abort_into_a_commit(self, directory, is_truncated):
         log = open_log(directory)
         produce(log, 1, 0, transactional=True)
         mark(log, 1, ABORT)

@@ -259,7 +259,7 @@ async def test_records_of_transactions(world: ShareWorld) -> None:
     assert world.shares.loaded(world.key()).share.start_offset in (2, 3)  # type: ignore[union-attr]
 
 
-async def test_a_changed_bit_that_makes_records_look_like_a_marker_loses_no_records(
+async def test_a_flipped_bit_that_makes_records_look_like_a_marker_loses_no_records(
     world: ShareWorld, tmp_path: Path
 ) -> None:
     world.append(b"first")

@@ -1,5 +1,5 @@
-"""Defects of rules that single seeds have shown to be missing. Each is hunted with the scene that brings the situation of
-that seed about.
+"""Bugs that single seeds found in oncelog, put back as defects. Each is hunted with the scene that recreates its
+situation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FAULTS: Final[tuple[str, ...]] = ()
 
 DEFECTS: Final = (
     Defect(
-        "changed-bit-replayed",
+        "flipped-bit-replayed",
         "a coordinator replays a damaged record of its log",
         "oncelog_broker.coordinator.loading",
         "        if not batch.crc_is_valid():\n",
