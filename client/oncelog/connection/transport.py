@@ -44,6 +44,8 @@ LOGIN_AGAIN_FRACTION: Final = 0.85
 """Fraction of a login's lifetime after which the client authenticates again; it is the smallest fraction that the Java
 client uses.
 """
+WRITELINES_COPIES: Final[bool] = sys.version_info < (3, 12)
+"""Whether `writelines` of asyncio copies all parts into one buffer."""
 COPIED_BYTES: Final = 64 * 1024
 """Parts of a request below this size are copied into one buffer before they are written, if the transport would copy
 all parts.
@@ -443,7 +445,7 @@ def write_all(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> Non
     Before Python 3.12 asyncio's `writelines` copies all parts into one buffer, which costs more CPU for a batch of
     512 KiB than a further call of the kernel. So large parts are written one by one.
     """
-    if sys.version_info >= (3, 12) or max(map(len, parts)) < COPIED_BYTES:
+    if not WRITELINES_COPIES or max(map(len, parts)) < COPIED_BYTES:
         transport.writelines(parts)
         return
     small: list[Buffer] = []

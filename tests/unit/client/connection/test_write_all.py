@@ -34,12 +34,12 @@ class Written(asyncio.WriteTransport):
         self.write(joined)
 
 
-@pytest.mark.parametrize("version", [(3, 11), (3, 12)])
+@pytest.mark.parametrize("copies", [True, False], ids=["3.11", "3.12"])
 @given(st.lists(st.binary(max_size=3 * LIMIT), min_size=1, max_size=6))
-def test_all_parts_are_written_in_order(version: tuple[int, int], parts: list[bytes]) -> None:
+def test_all_parts_are_written_in_order(copies: bool, parts: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(transport, "COPIED_BYTES", LIMIT)
-        patches.setattr(transport.sys, "version_info", version)
+        patches.setattr(transport, "WRITELINES_COPIES", copies)
         written = Written()
         write_all(written, parts)
     assert written.data == b"".join(parts)
@@ -47,7 +47,7 @@ def test_all_parts_are_written_in_order(version: tuple[int, int], parts: list[by
 
 def test_python_3_11_copies_no_large_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "COPIED_BYTES", LIMIT)
-    monkeypatch.setattr(transport.sys, "version_info", (3, 11))
+    monkeypatch.setattr(transport, "WRITELINES_COPIES", True)
     large = bytearray(LIMIT)
     written = Written()
     write_all(written, [b"a", b"b", large, b"c"])
@@ -56,10 +56,10 @@ def test_python_3_11_copies_no_large_part(monkeypatch: pytest.MonkeyPatch) -> No
     assert written.calls[1].obj is large
 
 
-@pytest.mark.parametrize(("version", "size"), [((3, 11), LIMIT - 1), ((3, 12), LIMIT)])
-def test_other_requests_are_one_call(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], size: int) -> None:
+@pytest.mark.parametrize(("copies", "size"), [(True, LIMIT - 1), (False, LIMIT)])
+def test_other_requests_are_one_call(monkeypatch: pytest.MonkeyPatch, copies: bool, size: int) -> None:
     monkeypatch.setattr(transport, "COPIED_BYTES", LIMIT)
-    monkeypatch.setattr(transport.sys, "version_info", version)
+    monkeypatch.setattr(transport, "WRITELINES_COPIES", copies)
     written = Written()
     write_all(written, [b"a", bytes(size)])
     assert written.copied == [size + 1]
