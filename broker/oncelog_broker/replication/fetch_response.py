@@ -13,7 +13,7 @@ from oncelog_broker.replication.truncation import truncation_offset
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.light_classes import NamedTuple
 from oncelog_protocol.messages.fetch import FetchResponse
-from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
 
 PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -78,8 +78,8 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
         end = truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset)
         return TruncateTo(end)
     if answer.records and log.log_start_offset == log.log_end_offset:
-        first = RecordBatch(answer.records)
-        if first.base_offset < log.log_end_offset <= first.last_offset and first.crc_is_valid():
+        first = _first_batch(answer.records)
+        if first is not None and first.base_offset < log.log_end_offset <= first.last_offset:
             return RestartAt(first.base_offset, asked.leader_epoch, answer)
     replica.append_as_follower(
         memoryview(answer.records or b""),
@@ -88,6 +88,15 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
         log_start_offset=answer.log_start_offset,
     )
     return None
+
+
+def _first_batch(records: Buffer) -> RecordBatch | None:
+    """Return the first batch of the records; None if it is incomplete or damaged, which an append reports."""
+    try:
+        first = RecordBatch(records)
+    except CorruptBatch:
+        return None
+    return first if first.crc_is_valid() else None
 
 
 def append_after_restart(replica: Replica, restarted: RestartAt) -> None:

@@ -42,4 +42,14 @@ DEFECTS: Final = (
         10,
         scene="stopping leader",
     ),
+    Defect(
+        "middle-of-batch-refused",
+        "a replica refuses the first batch of a leader whose log starts in the middle of this batch",
+        "oncelog_broker.replication.fetch_response",
+        "        if first is not None and first.base_offset < log.log_end_offset <= first.last_offset:\n",
+        "        if False:\n",
+        (),
+        60,
+        scene="left behind",
+    ),
 )

@@ -19,6 +19,7 @@ from tests.support.storage import SMALL, contents, make_batch, open_log
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication import fetcher
 from oncelog_broker.replication.fetch_plan import FetchLimits
+from oncelog_broker.replication.fetch_response import position_of, take
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.leader_check import LeaderCheck, Led
 from oncelog_broker.replication.partition import Partition
@@ -28,6 +29,7 @@ from oncelog_broker.runtime.disk import RealFile
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchResponse
 
 BOTH = (LEADER, FOLLOWER)
 LIMITS = FetchLimits(
@@ -291,6 +293,17 @@ async def test_a_log_start_in_the_middle_of_a_batch_is_followed(
     assert contents(pair.leader.log) == contents(pair.follower.log)
     pair.produce()
     await pair.until(lambda: pair.follower.log.log_end_offset == 10)
+
+
+@pytest.mark.parametrize("records", [b"x", bytes(make_batch())[:-1], bytes(make_batch())[:-1] + b"x"])
+def test_a_damaged_first_batch_is_refused(pair: Pair, records: bytes) -> None:
+    pair.follower.follow(LEADER, 0)
+    answer = FetchResponse.FetchableTopicResponse.PartitionData(
+        partition_index=0, error_code=0, high_watermark=1, log_start_offset=0, records=records
+    )
+    with pytest.raises(KafkaError) as refused:
+        take(pair.follower, position_of(pair.follower), answer)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
