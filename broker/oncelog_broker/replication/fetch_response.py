@@ -7,6 +7,8 @@ another election or a truncation, a late response to the earlier request is ther
 
 from __future__ import annotations
 
+from copy import copy
+
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.replica import Replica
 from oncelog_broker.replication.truncation import truncation_offset
@@ -35,7 +37,9 @@ class RestartAt(NamedTuple):
     leader_epoch: int = -1
     """The leader epoch in which `answer` was fetched."""
     answer: PartitionAnswer | None = None
-    """The response whose records the log gets when it has restarted; None if the records must be fetched."""
+    """The response whose first batch the log gets when it has restarted, with a copy of this batch as its records; None
+    if the records must be fetched.
+    """
 
 
 def position_of(replica: Replica) -> FetchPosition:
@@ -62,8 +66,11 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
     disk); otherwise None.
 
     DeleteRecords can put the leader's log start into the middle of a batch. A log that restarts there gets this batch,
-    whose first offset is lower. It therefore restarts once more, at that offset, and gets the records of the same
-    response (`append_after_restart`): the leader refuses to read from an offset below its log start.
+    whose first offset is lower. It therefore restarts once more, at that offset, and gets the first batch of the same
+    response (`append_after_restart`): the leader refuses to read from an offset below its log start. The following
+    batches are fetched again, so that a restart that waits for the disk holds no more than one batch in memory, and so
+    that a damaged later batch does not cause a restart. A batch of a later leader epoch causes no restart either,
+    because the log would skip the batch (KAFKA-18723).
 
     Raises the leader's error as KafkaError, or an error of Replica.append_as_follower. OFFSET_OUT_OF_RANGE is raised
     only if the response has no log start offset at which the log could restart.
@@ -79,8 +86,12 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
         return TruncateTo(end)
     if answer.records and log.log_start_offset == log.log_end_offset:
         first = _first_batch(answer.records)
-        if first is not None and first.base_offset < log.log_end_offset <= first.last_offset:
-            return RestartAt(first.base_offset, asked.leader_epoch, answer)
+        if (
+            first is not None
+            and first.base_offset < log.log_end_offset <= first.last_offset
+            and first.partition_leader_epoch <= asked.leader_epoch
+        ):
+            return RestartAt(first.base_offset, asked.leader_epoch, _with_records(answer, bytes(first.view)))
     replica.append_as_follower(
         memoryview(answer.records or b""),
         leader_epoch=asked.leader_epoch,
@@ -99,8 +110,14 @@ def _first_batch(records: Buffer) -> RecordBatch | None:
     return first if first.crc_is_valid() else None
 
 
+def _with_records(answer: PartitionAnswer, records: bytes) -> PartitionAnswer:
+    changed = copy(answer)
+    changed.records = records
+    return changed
+
+
 def append_after_restart(replica: Replica, restarted: RestartAt) -> None:
-    """Append the records of the response for which the log has restarted, unless the replica follows another leader
+    """Append the first batch of the response for which the log has restarted, unless the replica follows another leader
     epoch now. Raises the errors of Replica.append_as_follower.
     """
     answer = restarted.answer

@@ -107,7 +107,7 @@ class Fetchers:
         self._to_restart: dict[Partition, Led] = {}
         """Partitions whose logs restart empty when their leaders have responded."""
         self._restarted: dict[Partition, RestartAt] = {}
-        """Partitions whose logs restart, and get the records of a response then."""
+        """Partitions whose logs restart, and get the first batch of a response then."""
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -127,7 +127,7 @@ class Fetchers:
         fetcher.add(partition)
         self._followed[partition] = fetcher
         if failure is not None:
-            fetcher.failed(partition, failure)
+            fetcher.failed_after_restart(partition, failure)
 
     def restart_log(self, partition: Partition) -> None:
         """Restart the partition's log empty as soon as its leader has confirmed that it leads."""
@@ -185,11 +185,14 @@ class Fetchers:
 
 
 def _failure_after_restart(partition: Partition, restarted: RestartAt) -> KafkaError | None:
-    """Append the records for which the log has restarted. Returns the error if the append fails."""
+    """Append the batch for which the log has restarted. Returns the error if the append fails."""
     try:
         append_after_restart(partition, restarted)
     except KafkaError as error:
         return error
+    except Exception as error:
+        logger.exception("not fetched", extra={"partition": partition.log.name})
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
     return None
 
 
@@ -411,7 +414,7 @@ class BrokerFetcher:
         try:
             wanted = take(partition, asked.position, asked.answer)
         except KafkaError as error:
-            self.failed(partition, error)
+            self._failed(partition, error)
             return
         except Exception:
             logger.exception("not fetched", extra={"partition": partition.log.name})
@@ -428,8 +431,17 @@ class BrokerFetcher:
         else:
             self._plan.ask_for(asked.key, position_of(partition))
 
-    def failed(self, partition: Partition, error: KafkaError) -> None:
-        """Fetch the partition again only after a while, because its records could not be appended."""
+    def failed_after_restart(self, partition: Partition, error: KafkaError) -> None:
+        """Fetch the partition again only after the longest back-off, because the batch for which its log has restarted
+        could not be appended. The next attempt restarts the log twice, and forgets how long the last back-off was.
+        """
+        self._failed(partition, error)
+        key = partition.topic_id, partition.index
+        if key in self._plan:
+            until = self._clock.monotonic() + self._limits.max_rest_seconds
+            self._plan.hold_back(key, position_of(partition), until)
+
+    def _failed(self, partition: Partition, error: KafkaError) -> None:
         key = partition.topic_id, partition.index
         if partition.log.is_offline:
             self._plan.leave_out(key)  # no log line, because the error is already logged

@@ -18,8 +18,8 @@ from tests.support.storage import SMALL, contents, make_batch, open_log
 
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication import fetcher
-from oncelog_broker.replication.fetch_plan import FetchLimits
-from oncelog_broker.replication.fetch_response import position_of, take
+from oncelog_broker.replication.fetch_plan import FetchLimits, FetchPlan
+from oncelog_broker.replication.fetch_response import RestartAt, append_after_restart, cut, position_of, take
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.leader_check import LeaderCheck, Led
 from oncelog_broker.replication.partition import Partition
@@ -304,6 +304,66 @@ def test_a_damaged_first_batch_is_refused(pair: Pair, records: bytes) -> None:
     with pytest.raises(KafkaError) as refused:
         take(pair.follower, position_of(pair.follower), answer)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def answer_at_3(pair: Pair, *batches: bytes) -> FetchResponse.FetchableTopicResponse.PartitionData:
+    """Return a response for the follower, whose empty log starts at offset 3."""
+    pair.follower.log.trimmer.truncate_fully_and_start_at(3)
+    pair.follower.follow(LEADER, 0)
+    return FetchResponse.FetchableTopicResponse.PartitionData(
+        partition_index=0, error_code=0, high_watermark=9, log_start_offset=3, records=memoryview(b"".join(batches))
+    )
+
+
+def test_a_restart_holds_only_the_first_batch_and_is_not_caused_by_a_damaged_later_batch(pair: Pair) -> None:
+    first = bytes(make_batch(b"a", b"b", b"c", base_offset=2))
+    answer = answer_at_3(pair, first, b"damaged")
+    wanted = take(pair.follower, position_of(pair.follower), answer)
+    assert isinstance(wanted, RestartAt)
+    assert wanted.answer is not None
+    assert wanted.answer.records == first
+    assert isinstance(wanted.answer.records, bytes), "the buffer of the whole response is free"
+    cut(pair.follower, wanted)
+    pair.follower.on_truncated()
+    append_after_restart(pair.follower, wanted)
+    log = pair.follower.log
+    assert (log.log_start_offset, log.log_end_offset, pair.follower.high_watermark) == (3, 5, 5)
+
+
+def test_a_first_batch_of_a_later_epoch_causes_no_restart(pair: Pair) -> None:
+    """The log would skip the batch (KAFKA-18723), and restart again and again."""
+    answer = answer_at_3(pair, make_batch(b"a", b"b", b"c", base_offset=2, partition_leader_epoch=1))
+    assert take(pair.follower, position_of(pair.follower), answer) is None
+    assert pair.follower.log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), RuntimeError("unexpected")], ids=repr)
+async def test_the_longest_back_off_follows_a_failed_append_after_a_restart(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Each attempt restarts the log twice. The partition is fetched again even after an unexpected error."""
+    rests: list[float] = []
+    hold_back = FetchPlan.hold_back
+
+    def holding_back(plan: FetchPlan, key: Any, position: Any, until: float) -> None:
+        rests.append(until - SystemClock().monotonic())
+        hold_back(plan, key, position, until)
+
+    append, refusals = Partition.append_as_follower, [error] * 3
+
+    def appending(partition: Partition, *arguments: Any, **options: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        append(partition, *arguments, **options)
+
+    monkeypatch.setattr(FetchPlan, "hold_back", holding_back)
+    monkeypatch.setattr(Partition, "append_as_follower", appending)
+    pair.leader.lead(0, (LEADER,), BOTH)
+    pair.leader.append(memoryview(make_batch(b"a", b"b", b"c")), required_acks=1)
+    pair.leader.log.trimmer.delete_records_before(1)
+    pair.begin(isr=(LEADER,))
+    await pair.until(lambda: pair.follower.log.log_end_offset == 3)
+    assert rests == [pytest.approx(LIMITS.max_rest_seconds, abs=0.02)] * 3
 
 
 async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
