@@ -248,8 +248,11 @@ class ConnectionPool:
 
     async def finish(self) -> None:
         """Wait until brokers have read all requests that get no response (acks=0), then close the connections with such
-        requests. A pool with a lender must not send such requests.
+        requests. A pool with a lender must not send such requests, so it does not wait, not even for requests of other
+        clients that the connection holds back during a throttle time.
         """
+        if self._lender is not None:
+            return
         connections = [link.connection for link in self._links.values() if link.connection is not None]
         await asyncio.gather(*(connection.finish() for connection in connections))
 

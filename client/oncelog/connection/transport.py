@@ -65,7 +65,11 @@ class _Held(NamedTuple):
     write: Callable[[float], None]
 
     def write_late(self, now: float) -> None:
-        """Write the request from a timer; an error goes to the request's future, because a timer has no caller."""
+        """Write the request from a timer, unless its caller was cancelled; an error goes to the request's future,
+        because a timer has no caller.
+        """
+        if self.future.cancelled():
+            return
         try:
             self.write(now + self.timeout_s)
         except KafkaError as error:
@@ -140,7 +144,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises only KafkaErrors: UnsupportedVersion, ConnectionFailed if the connection is not open, and INVALID_REQUEST
         for a request that cannot be encoded. The future fails with ConnectionFailed or RequestTimedOut; an error of the
         event loop or the transport counts as a lost connection (E55). Cancelling the future does not cancel the
-        request; the response is ignored.
+        request, unless the request is still held back; the response is ignored.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()

@@ -71,6 +71,30 @@ async def test_a_borrower_is_closed_alone(fake_broker: Any, fast: dict[str, int]
     await lender.close()
 
 
+async def test_a_borrower_does_not_wait_for_throttled_requests_of_other_clients(
+    fake_broker: Any, fast: dict[str, int]
+) -> None:
+    lender = lender_for(fake_broker, fast)
+    borrower = borrower_of(lender, fake_broker, fast)
+
+    def throttling(request: MetadataRequest) -> Any:
+        response = fake_broker.on_metadata(request)
+        response.throttle_time_ms = 60_000
+        return response
+
+    fake_broker.handlers[MetadataRequest] = throttling
+    await borrower.send(1, REQUEST)
+    held = asyncio.ensure_future(lender.send(1, REQUEST))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(2):
+        await borrower.finish()
+    assert not held.done()
+    assert lender.open_connections == 1
+    await lender.close()
+    with pytest.raises((ClientClosed, ConnectionFailed)):
+        await held
+
+
 async def test_a_lender_that_closes_ends_the_requests_of_borrowers(fake_broker: Any, fast: dict[str, int]) -> None:
     asked = asyncio.Event()
     fake_broker.handlers[MetadataRequest] = lambda request: asked.set()

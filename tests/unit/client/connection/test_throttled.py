@@ -108,6 +108,17 @@ async def test_waiting_requests_fail_when_the_broker_disconnects(fake_broker: An
         await waiting
 
 
+async def test_a_cancelled_request_is_not_sent_after_the_throttle_time(fake_broker: Any) -> None:
+    broker = Throttling(fake_broker, 300)
+    connection = await connected(fake_broker)
+    await connection.send(REQUEST)
+    cancelled, later = connection.start(REQUEST), connection.start(REQUEST)
+    cancelled.cancel()
+    await later
+    assert len(broker.asked) == 2
+    connection.close()
+
+
 async def test_closing_without_pending_requests_does_not_wait(fake_broker: Any) -> None:
     Throttling(fake_broker, 60_000)
     connection = await connected(fake_broker)
