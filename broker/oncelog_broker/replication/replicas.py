@@ -590,6 +590,8 @@ class Replicas:
         if isinstance(role, Lead):
             self._follow_role(partition, role)
             self._tell_opened({partition.topic})
+        elif self.is_leaving and not (isinstance(role, Follow) and role.is_in_sync):
+            self._fetching.forget(partition)  # `leave` tells why
         else:
             self._fetching.follow(partition)
 

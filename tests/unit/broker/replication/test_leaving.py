@@ -71,6 +71,20 @@ async def test_a_stopping_broker_ends_fetching_where_it_is_out_of_sync(replicas:
     assert fetched.partitions == {}
 
 
+@pytest.mark.parametrize("is_in_sync", [False, True])
+async def test_a_stopping_broker_fetches_after_a_truncation_only_where_it_is_in_sync(
+    replicas: Replicas, fetched: Fetched, is_in_sync: bool
+) -> None:
+    replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2, 1) if is_in_sync else (2,), 0, 0)))
+    await replicas.until_opened()
+    partition = replicas.hosted("orders", 0)
+    assert partition is not None
+    fetched.forget(partition)  # as during a truncation
+    replicas.leave()
+    replicas.on_truncated(partition)
+    assert (("orders", 0) in fetched.partitions) == is_in_sync
+
+
 async def test_a_broker_that_has_resigned_everything_leads_nothing_by_a_later_image(replicas: Replicas) -> None:
     """A partition forgets a proposed ISR when it resigns, and the controller may still grant that ISR."""
     led = EMPTY.with_topic(led_by(1, (1,), 0, 0))
