@@ -1,7 +1,8 @@
 """A broker whose session with the metadata store has expired must not act as leader.
 
 The reason: the controller may have elected another leader since the session expired. Only sessions that expire by their
-timeout count: a broker cannot foresee that a fault ends its session, or that the store is restored from a backup.
+timeout count: a broker cannot foresee that a fault ends its session, or that the store is restored from a backup. In a
+restored store, a session that had expired may be alive again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Leases:
         wrong = []
         for broker in running(world):
             session_id = broker.parts.storage.store.session_id
-            if session_id in self._told or session_id not in self._expired or not broker.machine.is_serving:
+            has_expired = session_id in self._expired and session_id not in world.store.sessions
+            if session_id in self._told or not has_expired or not broker.machine.is_serving:
                 continue
             if broker.parts.membership.member.may_lead():
                 self._told.add(session_id)
