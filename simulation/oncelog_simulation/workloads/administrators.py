@@ -193,8 +193,11 @@ class TopicMaker(ClientWorkload):
                 consumer.assign([partition])
                 end = (await consumer.end_offsets([partition]))[partition]
                 while await consumer.position(partition) < end:
-                    for records in (await consumer.poll(500)).values():
+                    polled = await consumer.poll(500)
+                    for records in polled.values():
                         found += [bytes(record.value or b"") for record in records]
+                    if not polled:  # a power cut of all replicas may have destroyed the records meanwhile
+                        end = min(end, (await consumer.end_offsets([partition]))[partition])
             return found
         except KafkaError as error:
             world.note(self.name, "could not write or read", topic=self._topic, error=error.code.name)

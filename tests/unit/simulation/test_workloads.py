@@ -20,6 +20,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.run import run
 from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.workloads import administrators
 from oncelog_simulation.workloads.administrators import TopicMaker
 from oncelog_simulation.workloads.ghosts import Story
 from oncelog_simulation.workloads.group_wire import NOBODY, Membership
@@ -143,3 +144,35 @@ def test_records_of_a_deleted_topic_are_wrong_once_no_broker_serves_the_deleted_
     asyncio.run(maker._check(world, Random(1)))
     assert bool(notes.complaints) is is_wrong
     assert notes.steps("maker") == 1
+
+
+async def test_a_topic_whose_records_a_power_cut_destroys_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 692380 (short): the topic had one record when its end was asked for, and none after the power cut."""
+    ends = [1, 0]
+
+    class Client:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def send_and_wait(self, *_: object, **__: object) -> None: ...
+
+        def assign(self, _: object) -> None: ...
+
+        async def end_offsets(self, partitions: list[Any]) -> dict[Any, int]:
+            return {partitions[0]: ends.pop(0)}
+
+        async def position(self, _: object) -> int:
+            return 0
+
+        async def poll(self, _: int) -> dict[Any, Any]:
+            return {}
+
+    monkeypatch.setattr(administrators, "Producer", Client)
+    monkeypatch.setattr(administrators, "Consumer", Client)
+    world: Any = SimpleNamespace(bootstrap_servers="")
+    assert await TopicMaker(Notes(), "maker")._write_and_read(world, Random(1)) == []
+    assert not ends
