@@ -120,14 +120,15 @@ class Story:
 
     async def _has_left(self) -> None:
         """A member leaves, but continues to send requests; the group may have another member, or none. The other member
-        joins again before that, because a coordinator logs a leave only with the next generation, as in Kafka, so that
-        the member would still belong to the group after a kill.
+        joins again before that, because a coordinator logs a leave only with the next generation, as in Kafka: a later
+        coordinator that has not logged that generation takes the member for one that has not left.
         """
         leaver, *others = await self._stable([NOBODY] * self._rng.choice((1, 2)))
         await self._commit(leaver)
         await self._leave(leaver)
         others = await self._stable(others)
-        await self._ghost_goes_on(leaver, "a member that has left")
+        if all(other.generation > leaver.generation for other in others):
+            await self._ghost_goes_on(leaver, "a member that has left")
         for member in others:
             await self._leave(member)
 

@@ -63,6 +63,31 @@ def test_a_ghost_breaks_its_story_off_when_a_member_cannot_join(monkeypatch: pyt
         asyncio.run(story._stable([NOBODY, NOBODY]))
 
 
+@pytest.mark.parametrize(("generation", "goes_on"), [(3, False), (4, True)])
+def test_a_member_has_left_for_certain_when_the_next_generation_is_logged(
+    monkeypatch: pytest.MonkeyPatch, generation: int, goes_on: bool
+) -> None:
+    """Seed 694697 (short): the coordinator moved after the leave, and the other member joined the old generation."""
+    first, second = Membership("first", 3), Membership("second", 3)
+    answers = [[first, second], [second._replace(generation=generation)]]
+    gone: list[Membership] = []
+
+    async def settle(self: Story, asking: list[Membership]) -> list[Membership]:
+        return answers.pop(0)
+
+    async def go_on(self: Story, member: Membership, who: str) -> None:
+        gone.append(member)
+
+    async def ignore(self: Story, member: Membership) -> None: ...
+
+    for name, replacement in (("_stable", settle), ("_ghost_goes_on", go_on), ("_commit", ignore), ("_leave", ignore)):
+        monkeypatch.setattr(Story, name, replacement)
+    story = Story.__new__(Story)
+    story._rng = Random(1)
+    asyncio.run(story._has_left())
+    assert gone == ([first] if goes_on else [])
+
+
 @pytest.mark.parametrize(
     ("workload", "group", "seconds", "kept"),
     [
