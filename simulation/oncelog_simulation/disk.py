@@ -79,7 +79,7 @@ class DiskTroubles:
     """
     renames_left: int = 0
     failing_file: str = ""
-    """A part of the name of a file: each change of such a file fails with the error EIO. Empty means none."""
+    """Each change of a file whose path contains this text fails with the error EIO. Empty means that none fails."""
     struck: dict[str, int] = field(default_factory=dict)
     """The number of calls that have failed, by the name of the fault."""
 

@@ -37,8 +37,8 @@ class RestartAt(NamedTuple):
     leader_epoch: int = -1
     """The leader epoch in which `answer` was fetched."""
     answer: PartitionAnswer | None = None
-    """The response whose first batch the log gets when it has restarted, with a copy of this batch as its records; None
-    if the records must be fetched.
+    """A copy of the leader's response whose records are only its first batch: the replica appends this batch after the
+    restart. None if the replica must fetch the records.
     """
 
 

@@ -115,7 +115,7 @@ async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
         state = services.image.partition(name, key.partition)
         led = services.replicas.led_partition(name, key.partition)
         if led is not None:
-            # ListOffsets of other leaders has the same conditions (KIP-207).
+            # Other leaders check the same conditions when they answer ListOffsets (KIP-207).
             if led.high_watermark_caught_up and not (led.is_in_doubt or led.log.is_offline):
                 ends[name, key.partition] = led.high_watermark
         elif state is not None and state.leader != NO_LEADER:
